@@ -1,0 +1,70 @@
+"""The queue as the parent sees it, and what is sent when a document is given up.
+
+Edge (the interface only; `sqs.py` is the real one, `queue_local.py` the one of `bulkhead convert`).
+One contract suite, `tests/contract/queue_contract.py`, holds for every implementation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from daemon.model import Cause, Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """What goes to the dead-letter queue: the message as it came, and why.
+
+    The body stays as it was, so that a native redrive works; cause and history travel as message attributes.
+    """
+
+    body: str
+    cause: Cause
+    #: Every cause in order, one sentence each.
+    detail: str
+    #: None when no document could be read from the message.
+    document_id: str | None = None
+    attempts: int = 0
+
+
+class Queue(Protocol):
+    """A queue with receipts that run out.
+
+    Every method may raise `WorldError(QUEUE_UNAVAILABLE)` after its own bounded retries. Every method that
+    takes a message raises `LeaseLostError` when its receipt is no longer ours.
+    """
+
+    def receive(self, limit: int, *, stop: threading.Event) -> Sequence[Message]:
+        """Wait for up to `limit` (1 to 10) messages; empty when none came in time or as soon as `stop` is set."""
+        ...
+
+    def extend(self, message: Message, *, visibility_s: float) -> None:
+        """Hide the message for another `visibility_s` from now, clipped to 12 h from its receipt."""
+        ...
+
+    def release(self, message: Message, *, delay_s: float = 0.0) -> None:
+        """Let the message be received again after `delay_s`."""
+        ...
+
+    def delete(self, message: Message) -> None:
+        """Remove the message; the same again is harmless."""
+        ...
+
+    def send(self, body: str) -> str:
+        """Enqueue a body; returns the message id. Raises `ConfigurationError` when it is beyond the queue's size limit."""
+        ...
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """Put a dead letter; returns only after the queue has confirmed it."""
+        ...
+
+    def depth(self) -> Mapping[str, int]:
+        """Approximate numbers: `visible`, `in_flight`, `dead`."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back."""
+        ...
