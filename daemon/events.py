@@ -1,0 +1,120 @@
+"""The names of log events, by the most severe level at which each is written.
+
+Core. A name is a noun and a past-tense verb; the line above it says what happened. INFO is the life of
+the daemon; WARNING means we recovered, or a document was given up; ERROR means that a person must act,
+and the name is a heading in `docs/operating.md`. Nothing is interpolated into a name; figures are fields.
+A name that is logged and not listed here, or logged above its level, fails `tests/unit/test_events.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+InfoEvent = Literal[
+    #: The process runs and has read its settings; the engine is not loaded yet.
+    "daemon.started",
+    #: Everything needed to work is there; the first receive follows.
+    "daemon.ready",
+    #: Told to stop; fields say by what and how long documents in flight may go on.
+    "daemon.stopping",
+    #: The last line of a run.
+    "daemon.stopped",
+    #: Workers, threads and memory per child, as they will be.
+    "sizing.decided",
+    #: What the engine says of itself: versions, model hashes, OCR backend, languages, threads.
+    "engine.declared",
+    #: The exec of the process that will fork children.
+    "zygote.started",
+    #: It has loaded and proved its single thread; fields hold the seconds and bytes that it took.
+    "zygote.ready",
+    #: A message was read from the queue and holds work.
+    "message.received",
+    #: A message that asks for nothing (a test event, a removed object) was deleted.
+    "message.dropped",
+    #: A message was given back to the queue; fields say why and for how long it stays hidden.
+    "message.released",
+    #: The message is gone from the queue; its result or its dead letter was confirmed before.
+    "message.deleted",
+    #: A delivery of a document that somebody else works on, or that has ended.
+    "message.duplicate",
+    #: An attempt is durable in the ledger; nothing risky has happened yet.
+    "attempt.marked",
+    #: The canonical line, one per attempt: document, causes, pages, children, seconds, bytes.
+    "attempt.settled",
+    #: The bytes are here: size, type, digest, seconds.
+    "document.fetched",
+    #: Submitted by a person.
+    "document.submitted",
+    #: Its result is in the store.
+    "document.published",
+    #: One process for one document, or one slice of it.
+    "child.started",
+    #: Something that the engine wrote; `message` is the child's text, bounded and never believed.
+    "child.log",
+    #: A failpoint fired on purpose.
+    "failpoint.fired",
+    #: A migration of the ledger's tables.
+    "ledger.migrated",
+    #: Leases that a dead parent of this host had left were broken.
+    "ledger.leases_broken",
+]
+
+WarningEvent = Literal[
+    #: A child ended; INFO when it brought a result, WARNING otherwise; all figures of its life.
+    "child.exited",
+    #: A child was killed by us; fields say why.
+    "child.killed",
+    #: A library's own log line; `logger` names the library.
+    "library.logged",
+    #: No document could be read from a message, or from a part of it; `reason` says why.
+    "message.malformed",
+    #: A document was given up; its dead letter is confirmed.
+    "message.dead_lettered",
+    #: The receipt or the lease is no longer ours; the work was stopped and nothing was published.
+    "lease.lost",
+    #: A message or lease could not be extended this time; tried again before it runs out.
+    "heartbeat.failed",
+    #: A page was converted with less than the whole engine.
+    "page.degraded",
+    #: An artefact that is worth having, and not worth failing for, could not be made.
+    "artefact.skipped",
+    #: Asked for more than this host has; what was asked and what is given.
+    "sizing.clamped",
+    #: The zygote ended while it was needed; its children's documents are released and it is started again.
+    "zygote.died",
+    #: An alert could not be delivered; the log has it.
+    "alert.dropped",
+    #: A setting is allowed and looks like a mistake.
+    "settings.finding",
+    #: Stopped a second time, or the drain passed: what was in flight was killed and released.
+    "drain.cut",
+    #: A scratch folder or temporary file of a dead run was removed.
+    "leftover.removed",
+    #: The source did not answer; the message is released.
+    "source.unavailable",
+]
+
+ErrorEvent = Literal[
+    #: A start was refused; `message` says what to change.
+    "daemon.refused",
+    #: A bug: an exception that nobody expected ended the daemon.
+    "daemon.crashed",
+    #: A slot met a bug; the message is released and the slot lives on.
+    "slot.failed",
+    #: The warm process has more than one thread, so every child is spawned, seconds slower.
+    "zygote.not_single_threaded",
+    #: The zygote could not be started again.
+    "zygote.unavailable",
+    #: The queue did not answer within `queue.retry_for_s`; receiving goes on with back-off.
+    "queue.unavailable",
+    #: The queue's real attributes are dangerous in combination with the settings.
+    "queue.finding",
+    #: The store did not take a result; the document is released.
+    "store.unavailable",
+    #: The ledger cannot be written; nothing is started until it can.
+    "ledger.unavailable",
+    #: A disk is full.
+    "disk.filled",
+]
+
+EventName = InfoEvent | WarningEvent | ErrorEvent
