@@ -1,0 +1,242 @@
+"""The long-running parent: one inbox, one loop, a fixed number of slots.
+
+Shell. Signal handlers, the receiver and the slots only put events into the inbox; the loop alone takes them
+out and alone decides who may receive and when to leave. What a slot does with a message is `delivery.py`'s.
+The parent never opens a document and never forks. A slot is a permanent thread, so that a child that was started
+from it does not see its parent die when one document ends.
+"""
+
+from __future__ import annotations
+
+import queue as stdlib_queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from daemon.clock import Clock
+from daemon.decide import release_delay_s
+from daemon.delivery import Delivery, Edges, NotNowError
+from daemon.errors import LeaseLostError, WorldError
+from daemon.heartbeat import InHand, Switch
+from daemon.model import Cause, KillReason, Message
+
+log = structlog.get_logger()
+
+#: After SIGKILLs and cancelled fetches, how long slots may take to give their messages back.
+_LAST_WORDS_S = 5.0
+#: How long nothing new is received after the world failed us, at first and at most.
+_PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 60.0
+#: Causes after which receiving more would only fail more.
+_PAUSING = frozenset({Cause.DISK_FULL, Cause.STORE_UNAVAILABLE, Cause.QUEUE_UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """The receiver's answer to one request; empty when nothing came."""
+
+    messages: tuple[Message, ...] = ()
+    #: Why the queue did not answer.
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotFreed:
+    """A slot is done with its message, one way or the other."""
+
+    held: InHand
+    #: Set when the world failed; the message was given back, or will come back by itself.
+    cause: Cause | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAsked:
+    """Somebody wants us to leave; `at_once` does not wait for what is in flight."""
+
+    at_once: bool
+
+
+Event = Received | SlotFreed | StopAsked
+
+
+class Parent:
+    """Receives as many messages as there are free slots, until told to stop."""
+
+    def __init__(
+        self,
+        edges: Edges,
+        *,
+        delivery: Delivery,
+        workers: int,
+        drain_s: float,
+        release_delay_s: float,
+        new_switch: Callable[[], Switch],
+    ) -> None:
+        self._edges = edges
+        self._delivery = delivery
+        self._drain_s = drain_s
+        self._release_first_s = release_delay_s
+        self._new_switch = new_switch
+        self._clock: Clock = edges.clock
+        # SimpleQueue.put is re-entrant: a signal handler may call it while the loop is inside get().
+        self._inbox: stdlib_queue.SimpleQueue[Event] = stdlib_queue.SimpleQueue()
+        self._to_receive: stdlib_queue.SimpleQueue[int] = stdlib_queue.SimpleQueue()
+        self._to_slots: stdlib_queue.SimpleQueue[InHand] = stdlib_queue.SimpleQueue()
+        self._stop_receiving = threading.Event()
+        self._workers = workers
+        self._in_flight: set[InHand] = set()
+        self._receiving = False
+        self._pause_s = 0.0
+        self._paused_until = 0.0
+        self._leave_deadline: float | None = None
+        self._killed = False
+
+    def request_stop(self, *, at_once: bool = False) -> None:
+        """Ask the loop to leave; safe to call from a signal handler and from any thread."""
+        self._inbox.put(StopAsked(at_once=at_once))
+
+    def run(self) -> None:
+        """Work until asked to stop; returns when nothing is in flight, or when what is does not come back."""
+        self._edges.heartbeat.start()
+        threading.Thread(target=self._receive_loop, name="receiver", daemon=True).start()
+        for number in range(1, self._workers + 1):
+            threading.Thread(target=self._slot_loop, name=f"slot-{number}", daemon=True).start()
+        log.info("daemon.ready", workers=self._workers)
+        while not self._done():
+            self._ask_for_messages()
+            try:
+                event = self._inbox.get(timeout=self._patience_s())
+            except stdlib_queue.Empty:
+                self._on_silence()
+                continue
+            self._on(event)
+        self._edges.heartbeat.stop()
+        if self._in_flight:
+            log.error("daemon.left_work", messages=len(self._in_flight))
+
+    # The loop's decisions. Only these touch the fields; slots and the receiver only put events.
+
+    def _done(self) -> bool:
+        if self._leave_deadline is None:
+            return False
+        idle = not self._in_flight and not self._receiving
+        return idle or (self._killed and self._clock.monotonic() >= self._leave_deadline)
+
+    def _ask_for_messages(self) -> None:
+        free = self._workers - len(self._in_flight)
+        ready = self._leave_deadline is None and self._clock.monotonic() >= self._paused_until
+        if ready and free and not self._receiving:
+            self._receiving = True
+            self._to_receive.put(free)
+
+    def _patience_s(self) -> float | None:
+        """How long the loop may wait for an event before it has something to do by itself."""
+        now = self._clock.monotonic()
+        if self._leave_deadline is not None:
+            return max(self._leave_deadline - now, 0.0)
+        if now < self._paused_until:
+            return self._paused_until - now
+        return None
+
+    def _on_silence(self) -> None:
+        if self._leave_deadline is not None and not self._killed and self._clock.monotonic() >= self._leave_deadline:
+            self._kill_what_is_left()
+
+    def _on(self, event: Event) -> None:
+        match event:
+            case Received(messages=messages, failure=failure):
+                self._on_received(messages, failure)
+            case SlotFreed(held=held, cause=cause):
+                self._in_flight.discard(held)
+                self._pause_after(cause)
+            case StopAsked(at_once=at_once):
+                self._on_stop(at_once=at_once)
+
+    def _on_received(self, messages: tuple[Message, ...], failure: str) -> None:
+        self._receiving = False
+        if failure:
+            log.error("queue.unavailable", detail=failure)
+            self._pause_after(Cause.QUEUE_UNAVAILABLE)
+        for message in messages:
+            held = InHand(message, self._new_switch())
+            self._edges.heartbeat.hold(held)
+            self._in_flight.add(held)
+            if self._leave_deadline is not None:
+                held.stop(KillReason.DRAIN)
+            log.info("message.received", message_id=message.message_id, receive_count=message.receive_count)
+            self._to_slots.put(held)
+
+    def _pause_after(self, cause: Cause | None) -> None:
+        if cause not in _PAUSING:
+            if cause is None:
+                self._pause_s = 0.0
+            return
+        self._pause_s = min(max(self._pause_s * 2, _PAUSE_FIRST_S), _PAUSE_LONGEST_S)
+        self._paused_until = self._clock.monotonic() + self._pause_s
+        log.warning("daemon.paused", cause=str(cause), pause_s=self._pause_s)
+
+    def _on_stop(self, *, at_once: bool) -> None:
+        if self._leave_deadline is None:
+            log.info("daemon.stopping", in_flight=len(self._in_flight), drain_s=0.0 if at_once else self._drain_s)
+            self._stop_receiving.set()
+            self._leave_deadline = self._clock.monotonic() + self._drain_s
+        if at_once and not self._killed:
+            self._kill_what_is_left()
+
+    def _kill_what_is_left(self) -> None:
+        self._killed = True
+        self._leave_deadline = self._clock.monotonic() + _LAST_WORDS_S
+        for held in self._in_flight:
+            held.stop(KillReason.DRAIN)
+
+    # The threads that only put events.
+
+    def _receive_loop(self) -> None:
+        while True:
+            limit = self._to_receive.get()
+            try:
+                messages = self._edges.queue.receive(limit, stop=self._stop_receiving)
+            except WorldError as error:
+                self._inbox.put(Received(failure=error.detail))
+            else:
+                self._inbox.put(Received(messages=tuple(messages)))
+
+    def _slot_loop(self) -> None:
+        while True:
+            held = self._to_slots.get()
+            cause: Cause | None = None
+            try:
+                cause = self._work_on(held)
+            except Exception:  # noqa: BLE001 - a bug met by one message must not cost the other slots their work
+                # The attempt stays without an end and counts: the message returns, and is given up after the limit.
+                log.exception("slot.failed", message_id=held.message.message_id)
+            finally:
+                self._edges.heartbeat.let_go(held)
+                held.switch.close()
+                self._inbox.put(SlotFreed(held=held, cause=cause))
+
+    def _work_on(self, held: InHand) -> Cause | None:
+        try:
+            if held.switch.reason is not None:
+                raise NotNowError(Cause.DRAINED, "received while stopping", delay_s=0.0)
+            self._delivery.carry(held)
+        except LeaseLostError as lost:
+            log.warning("lease.lost", message_id=held.message.message_id, detail=lost.detail)
+        except WorldError as error:
+            self._release(held, error)
+            return error.cause
+        return None
+
+    def _release(self, held: InHand, error: WorldError) -> None:
+        delay_s = error.delay_s if isinstance(error, NotNowError) else None
+        if delay_s is None:
+            delay_s = release_delay_s(held.message.receive_count, first_s=self._release_first_s)
+        fields = {"message_id": held.message.message_id, "cause": str(error.cause), "detail": error.detail}
+        self._edges.heartbeat.let_go(held)
+        try:
+            self._edges.queue.release(held.message, delay_s=delay_s)
+        except WorldError as again:
+            log.warning("message.not_released", **fields, because=again.detail)
+        else:
+            log.info("message.released", **fields, delay_s=delay_s)
