@@ -8,10 +8,10 @@ work on it is stopped and nothing is published.
 from __future__ import annotations
 
 import threading
-from typing import Protocol
 
 import structlog
 
+from daemon.children import KillSwitch
 from daemon.clock import Clock
 from daemon.errors import LeaseLostError, WorldError
 from daemon.ledger import Ledger
@@ -21,27 +21,10 @@ from daemon.queue import Queue
 log = structlog.get_logger()
 
 
-class Switch(Protocol):
-    """What ends a running child from another thread."""
-
-    @property
-    def reason(self) -> KillReason | None:
-        """The first reason that was given; None while the work may go on."""
-        ...
-
-    def pull(self, reason: KillReason) -> None:
-        """Stop the work; the first reason wins."""
-        ...
-
-    def close(self) -> None:
-        """Give its descriptor back."""
-        ...
-
-
 class InHand:
     """One delivered message while we hold its receipt."""
 
-    def __init__(self, message: Message, switch: Switch) -> None:
+    def __init__(self, message: Message, switch: KillSwitch) -> None:
         self.message = message
         self.switch = switch
         #: Set together with the switch; ends a fetch.

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 
 import structlog
 
+from daemon.attempt import NotNowError
+from daemon.children import KillSwitch
 from daemon.clock import Clock
 from daemon.decide import release_delay_s
-from daemon.delivery import Delivery, Edges, NotNowError
+from daemon.delivery import Delivery
+from daemon.edges import Edges
 from daemon.errors import LeaseLostError, WorldError
-from daemon.heartbeat import InHand, Switch
+from daemon.heartbeat import InHand
 from daemon.model import Cause, KillReason, Message
 
 log = structlog.get_logger()
@@ -71,7 +74,7 @@ class Parent:
         workers: int,
         drain_s: float,
         release_delay_s: float,
-        new_switch: Callable[[], Switch],
+        new_switch: Callable[[], KillSwitch],
     ) -> None:
         self._edges = edges
         self._delivery = delivery
@@ -208,8 +211,9 @@ class Parent:
             cause: Cause | None = None
             try:
                 cause = self._work_on(held)
-            except Exception:  # noqa: BLE001 - a bug met by one message must not cost the other slots their work
-                # The attempt stays without an end and counts: the message returns, and is given up after the limit.
+            except Exception:
+                # A bug met by one message must not cost the other slots their work. Its attempt stays without
+                # an end and counts: the message returns, and is given up after the limit.
                 log.exception("slot.failed", message_id=held.message.message_id)
             finally:
                 self._edges.heartbeat.let_go(held)

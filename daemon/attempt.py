@@ -1,0 +1,275 @@
+"""One attempt at one document: mark (done by the claim) → fetch → convert → store → settle.
+
+Shell. This is the middle of the order that `delivery.py` begins and ends. Each step can be done again without
+harm; each gap between two steps is a failpoint. What is done next is `decide.py`'s table, carried out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from daemon import manifest as manifests
+from daemon.children import ChildJob
+from daemon.decide import Complete, Convert, DeadLetter, Release, Rung, Step, carried_over, first_step, next_step
+from daemon.edges import Edges, Limits
+from daemon.errors import DocumentError, LeaseLostError, WorldError
+from daemon.fetch import Fetched
+from daemon.heartbeat import InHand
+from daemon.model import (
+    MANIFEST,
+    Attempt,
+    Cause,
+    Conversion,
+    Document,
+    Holder,
+    KillReason,
+    Outcome,
+    ResultStatus,
+    Settled,
+)
+from daemon.queue import DeadLetter as Letter
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentEnded:
+    """A document reached its terminal state in this delivery, or was found there."""
+
+    document: Document
+    settled: Settled
+    #: Children of this attempt; empty when it had been settled before.
+    outcomes: tuple[Outcome, ...] = ()
+
+
+class NotNowError(WorldError):
+    """The document cannot be finished in this delivery; the message goes back and may return after `delay_s`."""
+
+    def __init__(self, cause: Cause, detail: str, *, delay_s: float | None = None) -> None:
+        super().__init__(cause, detail)
+        self.delay_s = delay_s
+
+
+class Work:
+    """One attempt at one document, marked already; carries it out once."""
+
+    def __init__(
+        self,
+        *,
+        edges: Edges,
+        limits: Limits,
+        held: InHand,
+        document: Document,
+        attempt: Attempt,
+        history: Sequence[Attempt],
+        body: str,
+    ) -> None:
+        self.edges = edges
+        self.limits = limits
+        self.held = held
+        self.document = document
+        self.attempt = attempt
+        self.history = history
+        self.body = body
+        self.outcomes: list[Outcome] = []
+        self.fetched: Fetched | None = None
+        self.conversion: Conversion | None = None
+        self.started = edges.clock.monotonic()
+
+    def carry_out(self, holder: Holder) -> DocumentEnded:
+        """From the mark to the settled record. Raises like `Delivery.carry`; the attempt is ended then."""
+        log.info("attempt.marked", uri=self.document.uri, earlier_attempts=len(self.history))
+        self.held.attempt = self.attempt
+        try:
+            self._failpoint("parent.after_mark")
+            settled = self._publish_left_behind() or self._decide_and_do(holder)
+        except LeaseLostError:
+            raise
+        except WorldError as error:
+            self._give_back(error)
+            raise
+        finally:
+            self.held.attempt = None
+            if self.fetched is not None:
+                self.fetched.file.close()
+        self._log_settled(settled)
+        self._failpoint("parent.after_settle")
+        return DocumentEnded(document=self.document, settled=settled, outcomes=tuple(self.outcomes))
+
+    def _failpoint(self, name: str) -> None:
+        self.edges.failpoint(name, self.document.id, self.attempt.number)
+
+    def _publish_left_behind(self) -> Settled | None:
+        """Settle a result that an earlier attempt stored before its parent died; it is not converted again."""
+        if not self.history:
+            return None
+        manifest = self.edges.store.manifest(self.document.id)
+        if manifest is None or manifest.get("fencing_token") not in {earlier.number for earlier in self.history}:
+            return None
+        settled = manifests.settled_from(
+            manifest,
+            document_id=self.document.id,
+            attempt=self.attempt.number,
+            location=self.edges.store.location(self.document.id, MANIFEST),
+            settled_at=self.edges.clock.now(),
+        )
+        self._settle(settled)
+        return settled
+
+    def _decide_and_do(self, holder: Holder) -> Settled:
+        ocr = self.document.options.ocr
+        carried = carried_over(self.history)
+        step = first_step(self.history, now=holder, ocr=ocr, max_attempts=self.limits.max_attempts)
+        if isinstance(step, Convert):
+            step = self._fetch(carried, step)
+        deadline = self.edges.clock.monotonic() + self.limits.document_timeout_s
+        while isinstance(step, Convert):
+            self._convert(step.rung, deadline)
+            step = next_step((*carried, *self.outcomes), ocr=ocr)
+        match step:
+            case Complete():
+                return self._publish()
+            case DeadLetter(cause=cause, detail=detail):
+                return self._dead_letter(cause, detail)
+            case Release(cause=Cause.LEASE_LOST, detail=detail):
+                raise LeaseLostError(detail)
+            case Release(cause=cause, detail=detail):
+                raise NotNowError(cause, detail, delay_s=0.0 if cause is Cause.DRAINED else None)
+
+    def _fetch(self, carried: Sequence[Outcome], step: Step) -> Step:
+        """The bytes; the next step is `step`, or what a document that cannot be had leads to."""
+        try:
+            self.fetched = self.edges.source.fetch(self.document, cancelled=self.held.cancelled)
+        except DocumentError as error:
+            self._record(Outcome(cause=error.cause, detail=error.detail))
+            return next_step((*carried, *self.outcomes), ocr=self.document.options.ocr)
+        except WorldError:
+            self._raise_if_stopped()
+            raise
+        log.info(
+            "document.fetched",
+            size_bytes=self.fetched.size_bytes,
+            media_type=str(self.fetched.media_type),
+            sha256=self.fetched.sha256,
+        )
+        self._failpoint("parent.after_fetch")
+        return step
+
+    def _convert(self, rung: Rung, deadline: float) -> None:
+        assert self.fetched is not None, "the bytes are fetched before a child is started"
+        job = ChildJob(
+            document_id=self.document.id,
+            attempt=self.attempt.number,
+            child=len(self.outcomes) + 1,
+            ocr=rung is Rung.FULL,
+            media_type=self.fetched.media_type,
+        )
+        result = self.edges.converter.run(
+            job, self.fetched.file, deadline=deadline, switch=self.held.switch, on_page=_ignore_page
+        )
+        self.conversion = result.conversion
+        self._record(result.outcome)
+
+    def _record(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        if outcome.cause is not Cause.LEASE_LOST:
+            self.edges.ledger.record_outcome(self.attempt, outcome)
+
+    def _raise_if_stopped(self) -> None:
+        match self.held.switch.reason:
+            case None:
+                return
+            case KillReason.LEASE_LOST:
+                raise LeaseLostError("cannot go on: the lease was lost")
+            case reason:
+                raise NotNowError(Cause.DRAINED, f"stopped on purpose: {reason}", delay_s=0.0)
+
+    def _publish(self) -> Settled:
+        assert self.conversion is not None, "only a conversion is complete"
+        assert self.fetched is not None, "what was converted was fetched"
+        self.edges.ledger.check(self.attempt)
+        now = self.edges.clock.now()
+        manifest = manifests.build(
+            document=self.document,
+            attempt=self.attempt,
+            conversion=self.conversion,
+            outcomes=self.outcomes,
+            sha256=self.fetched.sha256,
+            size_bytes=self.fetched.size_bytes,
+            media_type=str(self.fetched.media_type),
+            converted_at=now,
+            elapsed_s=self.edges.clock.monotonic() - self.started,
+        )
+        location = self.edges.store.put(
+            self.document.id, fence=self.attempt.number, artefacts=self.conversion.artefacts, manifest=manifest
+        )
+        self._failpoint("parent.after_store")
+        settled = manifests.settled_from(
+            manifest, document_id=self.document.id, attempt=self.attempt.number, location=location, settled_at=now
+        )
+        self._settle(settled)
+        return settled
+
+    def _dead_letter(self, cause: Cause, detail: str) -> Settled:
+        self.edges.ledger.check(self.attempt)
+        self.edges.queue.dead_letter(
+            Letter(
+                body=self.body,
+                cause=cause,
+                detail=detail,
+                document_id=self.document.id,
+                attempts=len(self.history) + 1,
+            )
+        )
+        self._failpoint("parent.after_dead_letter")
+        settled = Settled(
+            document_id=self.document.id,
+            status=ResultStatus.FAILED,
+            attempt=self.attempt.number,
+            settled_at=self.edges.clock.now(),
+            cause=cause,
+            detail=detail,
+        )
+        self._settle(settled)
+        return settled
+
+    def _settle(self, settled: Settled) -> None:
+        # From here on a refused renewal is about the past: the attempt has ended because it is settled.
+        self.held.attempt = None
+        self.edges.ledger.settle(self.attempt, settled)
+
+    def _give_back(self, error: WorldError) -> None:
+        """End the attempt so that it is not counted; when even that fails, the lease runs out by itself."""
+        try:
+            if not self.outcomes or self.outcomes[-1].cause is not error.cause:
+                self.edges.ledger.record_outcome(self.attempt, Outcome(cause=error.cause, detail=error.detail))
+            self.edges.ledger.end_attempt(self.attempt, now=self.edges.clock.now())
+        except WorldError as again:
+            log.warning("attempt.left_open", cause=str(again.cause), detail=again.detail)
+
+    def _log_settled(self, settled: Settled) -> None:
+        """The canonical line: everything about the attempt, once."""
+        failed = settled.status is ResultStatus.FAILED
+        write = log.warning if failed else log.info
+        write(
+            "attempt.settled",
+            status=str(settled.status),
+            cause=str(settled.cause),
+            detail=settled.detail,
+            pages=settled.pages,
+            pages_by_state=dict(settled.pages_by_state),
+            children=[f"{outcome.cause}{'' if outcome.ocr else ' (without OCR)'}" for outcome in self.outcomes],
+            peak_rss_bytes=max((outcome.peak_rss_bytes for outcome in self.outcomes), default=0),
+            size_bytes=self.fetched.size_bytes if self.fetched else 0,
+            elapsed_s=round(self.edges.clock.monotonic() - self.started, 3),
+            uri=self.document.uri,
+            manifest=settled.manifest,
+        )
+
+
+def _ignore_page(page: int, pages: int) -> None:
+    """Nothing moves with a page yet: the heartbeat has its own thread and the deadline is the document's."""
+    del page, pages

@@ -1,0 +1,69 @@
+"""The outside things that a delivery passes through, as the shell sees them, and what bounds the work.
+
+Shell. Interfaces and values only; `wiring.py` fills them with the real ones, tests with fakes that passed the
+same contract suites.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from daemon.children import ChildJob, ChildResult, KillSwitch
+from daemon.clock import Clock
+from daemon.fetch import Fetched
+from daemon.heartbeat import Heartbeat
+from daemon.ledger import Ledger
+from daemon.model import Document
+from daemon.queue import Queue
+from daemon.store import Store
+
+
+class Source(Protocol):
+    """Where bytes come from."""
+
+    def fetch(self, document: Document, *, cancelled: threading.Event) -> Fetched:
+        """The document's bytes, checked; raises `DocumentError` or `WorldError`."""
+        ...
+
+
+class Converter(Protocol):
+    """What turns bytes into a conversion in a process that may die."""
+
+    def run(
+        self,
+        job: ChildJob,
+        document: BinaryIO,
+        *,
+        deadline: float,
+        switch: KillSwitch,
+        on_page: Callable[[int, int], None],
+    ) -> ChildResult:
+        """One child's life, to its end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """The outside things that a delivery passes through, in their order."""
+
+    queue: Queue
+    ledger: Ledger
+    source: Source
+    converter: Converter
+    store: Store
+    heartbeat: Heartbeat
+    clock: Clock
+    #: Called between two steps with the failpoint's name, the document's id and the attempt's number.
+    failpoint: Callable[[str, str | None, int | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What bounds the work on one document."""
+
+    document_timeout_s: float
+    lease_s: float
+    max_attempts: int
