@@ -1,0 +1,138 @@
+"""The ladder is total, bounded, and forgets no cause."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemon.decide import (
+    Complete,
+    Convert,
+    DeadLetter,
+    Release,
+    Rung,
+    carried_over,
+    counted,
+    first_step,
+    next_step,
+    release_delay_s,
+)
+from daemon.model import PERMANENT_CAUSES, WORLD_CAUSES, Attempt, Cause, Holder, Outcome
+
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+HERE = Holder(host="here", boot_id="boot-2", invocation="now", pid=2)
+
+
+def outcome(cause: Cause, *, ocr: bool = True, child: int = 1) -> Outcome:
+    """An outcome whose detail names its cause."""
+    return Outcome(cause=cause, detail=f"it was {cause}", ocr=ocr, child=child)
+
+
+def attempt(
+    *outcomes: Outcome, ended: bool = True, boot: str = "boot-2", host: str = "here", number: int = 1
+) -> Attempt:
+    """An earlier attempt; without an end, its parent died."""
+    return Attempt(
+        document_id="d",
+        number=number,
+        holder=Holder(host=host, boot_id=boot, invocation="before", pid=1),
+        started_at=NOON,
+        lease_until=NOON,
+        ended_at=NOON if ended else None,
+        outcomes=outcomes,
+    )
+
+
+@given(st.lists(st.builds(outcome, st.sampled_from(Cause), ocr=st.booleans()), max_size=5), st.booleans())
+def test_every_history_has_a_next_step(outcomes: list[Outcome], ocr: bool) -> None:  # noqa: FBT001 - hypothesis fills it
+    """No combination of causes leaves a document without an answer."""
+    assert isinstance(next_step(outcomes, ocr=ocr), Convert | Complete | DeadLetter | Release)
+
+
+@given(st.sampled_from(sorted(set(Cause) - WORLD_CAUSES)), st.sampled_from(sorted(set(Cause) - WORLD_CAUSES)))
+def test_a_document_gets_two_children_at_most(first: Cause, second: Cause) -> None:
+    """Whatever the children do, after one with OCR and one without there is no third."""
+    after_one = next_step([outcome(first)], ocr=True)
+    if isinstance(after_one, Convert):
+        assert after_one.rung is Rung.WITHOUT_OCR
+        after_two = next_step([outcome(first), outcome(second, ocr=False, child=2)], ocr=True)
+        assert not isinstance(after_two, Convert)
+
+
+@pytest.mark.parametrize("cause", [Cause.CRASHED, Cause.PROTOCOL, Cause.MEMORY, Cause.ENGINE_ERROR])
+def test_a_crash_with_ocr_is_retried_once_without(cause: Cause) -> None:
+    """Most documents have a text layer: the code that crashed must not cost it."""
+    assert next_step([outcome(cause)], ocr=True) == Convert(rung=Rung.WITHOUT_OCR)
+
+
+def test_both_causes_are_in_the_dead_letter() -> None:
+    """Whoever reads the dead letter sees the crash and what the retry came to, in that order."""
+    step = next_step([outcome(Cause.CRASHED), outcome(Cause.EMPTY, ocr=False)], ocr=True)
+    assert step == DeadLetter(cause=Cause.EMPTY, detail="it was crashed; then it was empty")
+
+
+@pytest.mark.parametrize("cause", sorted(PERMANENT_CAUSES | {Cause.TIMEOUT, Cause.EMPTY}))
+def test_what_would_end_the_same_way_is_not_retried(cause: Cause) -> None:
+    """A timeout would be as slow again, an encrypted file as encrypted."""
+    assert next_step([outcome(cause)], ocr=True) == DeadLetter(cause=cause, detail=f"it was {cause}")
+
+
+@pytest.mark.parametrize("cause", sorted(WORLD_CAUSES))
+def test_the_worlds_failures_release(cause: Cause) -> None:
+    """An outage must not push healthy documents into the dead-letter queue."""
+    assert next_step([outcome(cause)], ocr=True) == Release(cause=cause, detail=f"it was {cause}")
+
+
+def test_a_sender_who_wants_no_ocr_gets_none() -> None:
+    """The first child of such a document already runs without it."""
+    assert next_step([], ocr=False) == Convert(rung=Rung.WITHOUT_OCR)
+
+
+def test_deploying_often_does_not_push_a_document_out() -> None:
+    """Twenty drained attempts count as none."""
+    drained = [attempt(outcome(Cause.DRAINED), number=n) for n in range(1, 21)]
+    assert counted(drained, now=HERE) == 0
+    assert first_step(drained, now=HERE, ocr=True, max_attempts=3) == Convert(rung=Rung.FULL)
+
+
+def test_a_rebooted_host_is_not_the_documents_fault() -> None:
+    """An attempt that a reboot cut off is not counted, one whose parent alone died is."""
+    assert counted([attempt(ended=False, boot="boot-1")], now=HERE) == 0
+    assert counted([attempt(ended=False, boot="boot-2")], now=HERE) == 1
+
+
+def test_a_reboot_of_another_host_is_seen_by_its_next_attempt() -> None:
+    """The boot id of a host is known from the newest attempt that it made."""
+    before = attempt(ended=False, host="there", boot="boot-7")
+    after = attempt(outcome(Cause.DRAINED), host="there", boot="boot-8", number=2)
+    assert counted([before, after], now=HERE) == 0
+    assert counted([before], now=HERE) == 1
+
+
+def test_what_killed_its_parents_is_given_up() -> None:
+    """A document that takes the parent with it is dead-lettered without being opened again."""
+    step = first_step([attempt(ended=False, number=n) for n in (1, 2, 3)], now=HERE, ocr=True, max_attempts=3)
+    assert isinstance(step, DeadLetter)
+    assert step.cause is Cause.PARENT_DIED
+
+
+def test_a_crash_is_remembered_over_the_parents_death() -> None:
+    """The parent died after the child's crash was recorded: the next attempt goes on without OCR."""
+    history = [attempt(outcome(Cause.CRASHED), ended=False)]
+    assert first_step(history, now=HERE, ocr=True, max_attempts=3) == Convert(rung=Rung.WITHOUT_OCR)
+
+
+def test_what_went_well_is_not_carried_over() -> None:
+    """A conversion that was lost with its parent is simply done again."""
+    assert carried_over([attempt(outcome(Cause.CONVERTED), outcome(Cause.STORE_UNAVAILABLE))]) == ()
+
+
+@given(st.integers(-5, 10_000), st.floats(0, 43_200))
+def test_a_release_waits_longer_each_time_and_never_too_long(receive_count: int, first_s: float) -> None:
+    """Back-off has a bound, whatever SQS says the receive count is."""
+    delay_s = release_delay_s(receive_count, first_s=first_s)
+    assert min(first_s, 900) <= delay_s <= 900
+    assert delay_s <= release_delay_s(receive_count + 1, first_s=first_s)
