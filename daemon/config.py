@@ -9,28 +9,32 @@ carry units: `_s` seconds, `_bytes`, `_px` pixels.
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SecretsSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, model_validator
+
+from daemon import config_sources as sources
+from daemon.config_values import (
+    Bytes,
+    Dsn,
+    Endpoint,
+    MemoryLimit,
+    Names,
+    OptionalText,
+    Paths,
+    QueueUrl,
+    Seconds,
+    StoreUrl,
 )
-
 from daemon.errors import ConfigurationError
 
-PREFIX = "BULKHEAD_"
 #: Read when neither `--config` nor `BULKHEAD_CONFIG` names another, and only if it exists.
 DEFAULT_FILE = Path("/etc/bulkhead/bulkhead.toml")
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Bytes = Annotated[int, Field(gt=0)]
+#: Settings whose value is a credential.
+SECRETS = frozenset({("sentry", "dsn")})
 
 
 class Section(BaseModel):
@@ -42,13 +46,13 @@ class Section(BaseModel):
 class QueueSettings(Section):
     """Where messages come from and dead letters go."""
 
-    url: str = ""
+    url: QueueUrl = ""
     """URL of the SQS queue. Required by `run` and `submit`."""
-    dead_letter_url: str = ""
+    dead_letter_url: QueueUrl = ""
     """URL of the dead-letter queue. Required by `run`."""
-    region: str | None = None
+    region: OptionalText = None
     """AWS region of the queues; the SDK's own choice when unset."""
-    endpoint_url: str | None = None
+    endpoint_url: Endpoint = None
     """Another SQS endpoint, for instance an emulator on loopback."""
     wait_s: Annotated[int, Field(ge=0, le=20)] = 20
     """Long polling; SQS allows 20 s at most."""
@@ -66,11 +70,11 @@ class QueueSettings(Section):
 class StoreSettings(Section):
     """Where results go."""
 
-    url: str = ""
+    url: StoreUrl = ""
     """`s3://bucket/prefix` or a directory. Required by `run`."""
-    region: str | None = None
+    region: OptionalText = None
     """AWS region of the bucket; the SDK's own choice when unset."""
-    endpoint_url: str | None = None
+    endpoint_url: Endpoint = None
     """Another S3 endpoint; also used to fetch `s3://` sources."""
 
 
@@ -81,7 +85,7 @@ class FetchSettings(Section):
     """A larger document is dead-lettered as `too_large`."""
     timeout_s: Seconds = 120.0
     """Deadline of one fetch, redirects included."""
-    file_roots: tuple[Path, ...] = ()
+    file_roots: Paths = ()
     """Folders below which `file://` is allowed; none by default."""
     allow_private_addresses: bool = False
     """Let `https://` sources be on private, loopback and link-local addresses."""
@@ -100,7 +104,7 @@ class ChildSettings(Section):
     """Deadline for the zygote to be warm, and for a spawned child to say hello."""
     linger_s: Seconds = 5.0
     """How long a child may take to leave after its result."""
-    memory_bytes: Annotated[int, Field(ge=512 * 2**20)] | None = None
+    memory_bytes: MemoryLimit = None
     """Limit of one child; unset: what the host or cgroup has, less a reserve, divided by the workers."""
     max_output_bytes: Bytes = 512 * 2**20
     """Sum of all frames that one child may send."""
@@ -115,7 +119,7 @@ class EngineSettings(Section):
 
     ocr_backend: Literal["rapidocr-onnxruntime"] = "rapidocr-onnxruntime"
     """The declared OCR engine; a start is refused when the installed one is another."""
-    languages: tuple[str, ...] = ("zh", "en")
+    languages: Names = ("zh", "en")
     """Languages that OCR must be able to read; a start is refused when the models cannot."""
     max_pages: Annotated[int, Field(gt=0)] = 5_000
     """A document with more pages (or frames) is dead-lettered as `too_large`."""
@@ -139,7 +143,7 @@ class RetrySettings(Section):
 class SentrySettings(Section):
     """Alerts; off without a DSN."""
 
-    dsn: SecretStr = SecretStr("")
+    dsn: Dsn = SecretStr("")
     """Where alerts go; empty: nowhere. Events carry no document content and no credentials."""
     environment: str = "production"
     """Shown beside each alert."""
@@ -154,26 +158,17 @@ class LogSettings(Section):
     """`auto`: readable on a terminal, JSON lines elsewhere."""
 
 
-class Settings(BaseSettings):
+class Settings(Section):
     """Everything that an operator may set."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        secrets_nested_delimiter="__",
-    )
 
     state_dir: Path = Path("/var/lib/bulkhead")
     """The ledger, the instance lock and scratch folders lie here."""
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=1_024)] = "auto"
     """Documents converted at the same time; clamped to the CPUs that this process may use."""
     threads: Annotated[int, Field(ge=1, le=64)] = 1
-    """Threads of one child's inference; workers × threads never exceeds the CPUs."""
-    drain_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
-    """How long documents in flight may go on after SIGTERM."""
+    """Threads of one child's inference; workers times threads never exceeds the CPUs."""
+    drain_s: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 8.0
+    """How long documents in flight may go on after SIGTERM; then they are killed and their messages released."""
     allow_failpoints: bool = False
     """Let `BULKHEAD_FAILPOINTS` kill children and this process on purpose. For tests and drills."""
     failpoints: str = ""
@@ -188,6 +183,8 @@ class Settings(BaseSettings):
     sentry: SentrySettings = SentrySettings()
     log: LogSettings = LogSettings()
 
+    _notes: tuple[str, ...] = PrivateAttr(default=())
+
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         """Refuse combinations that can only end badly."""
@@ -200,24 +197,89 @@ class Settings(BaseSettings):
         if self.child.document_timeout_s > 11 * 3600:
             message = "child.document_timeout_s must stay below 11 h: SQS hides a message for 12 h at most"
             raise ValueError(message)
+        if self.queue.url and self.queue.url == self.queue.dead_letter_url:
+            message = "queue.url and queue.dead_letter_url are the same queue: a dead letter would come back for ever"
+            raise ValueError(message)
         return self
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order of strength; `.env` files are not read."""
-        del dotenv_settings
-        sources: list[PydanticBaseSettingsSource] = [init_settings, env_settings, file_secret_settings]
-        toml_file = cls.model_config.get("toml_file")
-        if toml_file:
-            sources.append(TomlConfigSettingsSource(settings_cls, toml_file=toml_file))
-        return tuple(sources)
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is allowed and looks like a mistake, one sentence each; the command logs them as `settings.finding`."""
+        return self._notes
+
+    def require(self, *names: str, command: str) -> None:
+        """Raise ConfigurationError unless every setting of `names` (`queue.url`) has a value."""
+        missing = [name for name in names if not self._value(name)]
+        if missing:
+            variables = ", ".join(f"{sources.PREFIX}{name.upper().replace('.', sources.SEPARATOR)}" for name in missing)
+            raise ConfigurationError(
+                f"cannot start `{command}`: {' and '.join(missing)} must be set; in the TOML file, or as {variables}"
+            )
+
+    def _value(self, name: str) -> Any:
+        """The value of a dotted name; a name that is no setting is a bug."""
+        value: Any = self
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
 
 
-__all__ = ["EnvSettingsSource", "InitSettingsSource", "SecretsSettingsSource", "Settings", "ValidationError", "os", "ConfigurationError"]
+def load(config: Path | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """Read all settings once; `overrides` (`queue__url=…`; None: not given) are the strongest.
+
+    `config` or `BULKHEAD_CONFIG` must exist when named. Raises ConfigurationError with every problem found,
+    each with the place that it comes from and what to do.
+    """
+    env = os.environ if environ is None else environ
+    known = fields()
+    file = _file(config, env)
+    read: list[dict[sources.Name, sources.Given]] = [sources.from_toml(file) if file else {}]
+    if env.get("CREDENTIALS_DIRECTORY"):
+        sections = {name[0] for name in known if len(name) > 1}
+        read.append(sources.from_credentials(Path(env["CREDENTIALS_DIRECTORY"]), sections))
+    read += [sources.from_environment(env), sources.from_code(overrides)]
+    given: dict[sources.Name, sources.Given] = {}
+    problems: list[str] = []
+    for source in read:
+        problems += sources.unknown(source, known)
+        given |= source
+    if problems:
+        raise sources.refusal(problems)
+    try:
+        settings = Settings.model_validate(sources.nested(given))
+    except ValidationError as error:
+        raise sources.refusal(sources.explained(error, given, known, SECRETS)) from None
+    settings._notes = _findings(settings, file, read[0])  # noqa: SLF001  (set once, here)
+    return settings
+
+
+def fields() -> dict[sources.Name, str]:
+    """Every setting's path, with its documentation."""
+    found: dict[sources.Name, str] = {}
+    for name, field in Settings.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            found |= {(name, inner): deep.description or "" for inner, deep in kind.model_fields.items()}
+        else:
+            found[(name,)] = field.description or ""
+    return found
+
+
+def _file(config: Path | None, env: Mapping[str, str]) -> Path | None:
+    """The TOML file: named, or the default one if it is there."""
+    named = config or (Path(env[sources.CONFIG_VARIABLE]) if env.get(sources.CONFIG_VARIABLE) else None)
+    return named or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+
+
+def _findings(settings: Settings, file: Path | None, in_file: Mapping[sources.Name, sources.Given]) -> tuple[str, ...]:
+    """What is allowed and looks like a mistake."""
+    notes = []
+    if file and SECRETS & in_file.keys() and file.stat().st_mode & stat.S_IROTH:
+        notes.append(f"{file} holds a credential and everyone on this host can read it: chmod o-r {file}")
+    if settings.allow_failpoints:
+        notes.append("allow_failpoints is on: whoever sets BULKHEAD_FAILPOINTS can kill this process on purpose")
+    if settings.child.document_timeout_s < settings.child.linger_s:
+        notes.append(
+            "child.document_timeout_s is shorter than child.linger_s: seconds are meant, and documents will time out"
+        )
+    return tuple(notes)

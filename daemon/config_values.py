@@ -1,0 +1,92 @@
+"""Single values of settings: what a text means, and what cannot be meant.
+
+Core. Each function takes and returns one value and raises ValueError with a sentence that says what to write
+instead; `config.py` adds the setting's name and where it was found.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+
+def listed(value: object) -> object:
+    """A text as a list: JSON when it starts with `[`, else split at commas. Anything else stays."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError('write a list as `a,b` or as JSON, `["a", "b"]`') from error
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def none_when_empty(value: object) -> object:
+    """An empty text as None: how a variable takes back what a file sets."""
+    return None if value == "" else value
+
+
+def absolute(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Paths that mean the same in whatever folder the daemon is started."""
+    for path in paths:
+        if not path.is_absolute():
+            raise ValueError(f"must be absolute paths, and {path} is not")
+    return paths
+
+
+def endpoint(url: str | None) -> str | None:
+    """An `http(s)://host` of a service."""
+    if url is not None and not _is_web(url):
+        raise ValueError("must be a URL such as http://127.0.0.1:5000")
+    return url
+
+
+def queue_url(url: str) -> str:
+    """A queue's URL; its ARN and its bare name are common mistakes."""
+    if url and not _is_web(url):
+        raise ValueError("must be the queue's URL, https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, not its ARN or name")
+    return url
+
+
+def store_url(url: str) -> str:
+    """`s3://bucket/prefix`, or a folder."""
+    if "://" in url or url.startswith(("s3:", "arn:")):
+        parts = urlsplit(url)
+        if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
+            raise ValueError("must be s3://BUCKET/PREFIX or a folder")
+    return url
+
+
+def dsn(secret: SecretStr) -> SecretStr:
+    """`https://KEY@HOST/PROJECT`, as Sentry shows it; the value is in no message."""
+    text = secret.get_secret_value()
+    parts = urlsplit(text)
+    if text and not (_is_web(text) and parts.username and parts.path.rstrip("/").rsplit("/", 1)[-1].isdigit()):
+        raise ValueError("must be empty or look like https://KEY@HOST/PROJECT, with a number as project")
+    return secret
+
+
+def _is_web(url: str) -> bool:
+    """Whether `url` is `http(s)://host…`."""
+    parts = urlsplit(url)
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
+#: A day at most: more was meant as milliseconds.
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+#: 1 KiB at least: less was meant as MiB.
+Bytes = Annotated[int, Field(ge=1_024)]
+#: 512 MiB at least: the engine alone takes nearly that.
+MemoryLimit = Annotated[Annotated[int, Field(ge=512 * 2**20)] | None, BeforeValidator(none_when_empty)]
+Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
+Paths = Annotated[tuple[Path, ...], BeforeValidator(listed), AfterValidator(absolute)]
+OptionalText = Annotated[str | None, BeforeValidator(none_when_empty)]
+Endpoint = Annotated[str | None, BeforeValidator(none_when_empty), AfterValidator(endpoint)]
+QueueUrl = Annotated[str, AfterValidator(queue_url)]
+StoreUrl = Annotated[str, AfterValidator(store_url)]
+Dsn = Annotated[SecretStr, AfterValidator(dsn)]
