@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from daemon.model import Attempt, Document, Holder, Outcome, Settled
+from daemon.errors import DocumentError
+from daemon.model import Attempt, Cause, Document, Holder, Outcome, Settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,12 @@ class AlreadySettled:
 Claim = Claimed | Held | AlreadySettled
 
 
+def id_conflict(document: Document, known: Document) -> DocumentError:
+    """The error of a document whose id is already that of `known`."""
+    detail = f"cannot register {document.uri}: its id {document.id} is already that of {known.uri}"
+    return DocumentError(Cause.MALFORMED_MESSAGE, f"{detail}. Send it under another id.")
+
+
 class Ledger(Protocol):
     """What must survive the parent.
 
@@ -57,7 +64,10 @@ class Ledger(Protocol):
         ...
 
     def renew(self, attempt: Attempt, *, now: datetime, lease_s: float) -> None:
-        """Move the lease's end to `now + lease_s`. Raises `LeaseLostError` when a newer attempt exists or it has ended."""
+        """Move the lease's end to `now + lease_s`. Raises `LeaseLostError` like `check`.
+
+        A lease that ran out is renewed all the same while nobody has taken it over.
+        """
         ...
 
     def check(self, attempt: Attempt) -> None:
@@ -75,7 +85,8 @@ class Ledger(Protocol):
     def settle(self, attempt: Attempt, settled: Settled) -> None:
         """End the attempt and make `settled` the document's last word; the same again is harmless.
 
-        Raises `LeaseLostError` when a newer attempt exists, or when it was settled otherwise.
+        "The same" is equal but for `settled_at`; the first instant stays. Raises `LeaseLostError` when a newer
+        attempt exists, when this one has ended without settling, or when the document was settled otherwise.
         """
         ...
 
@@ -106,7 +117,10 @@ class Ledger(Protocol):
         ...
 
     def running(self) -> Sequence[Attempt]:
-        """Attempts without an end whose document is not settled, oldest first, whoever holds them."""
+        """The newest attempt of each unsettled document, where it has no end; oldest first, whoever holds it.
+
+        An attempt that was taken over is not among them, and one whose lease ran out is.
+        """
         ...
 
     def counts(self) -> Mapping[str, int]:

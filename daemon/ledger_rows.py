@@ -1,0 +1,166 @@
+"""The ledger's tables, and how values become rows and rows become values.
+
+Edge, but without I/O. Instants are stored as integer microseconds since 1970 UTC, so that comparing numbers
+compares instants; enums as their values; flags as 0 and 1. Text that is not valid Unicode (a lone surrogate out of
+a file name or a child's stderr) is stored with backslash escapes, since SQLite's text is UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from daemon.model import Attempt, Cause, Document, Holder, Options, Outcome, ResultStatus, Settled, Stage
+
+#: "Bulk", in the file's header.
+APPLICATION_ID = 0x42756C6B
+
+#: Numbered from 1 by position. One that has been released is never edited; the next change is a new one.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE documents (
+             id TEXT PRIMARY KEY, uri TEXT NOT NULL, version_id TEXT, etag TEXT, options TEXT NOT NULL,
+             registered_us INTEGER NOT NULL
+           ) STRICT""",
+        """CREATE TABLE attempts (
+             document_id TEXT NOT NULL REFERENCES documents (id), number INTEGER NOT NULL CHECK (number >= 1),
+             host TEXT NOT NULL, boot_id TEXT NOT NULL, invocation TEXT NOT NULL, pid INTEGER NOT NULL,
+             started_us INTEGER NOT NULL, lease_until_us INTEGER NOT NULL, ended_us INTEGER,
+             PRIMARY KEY (document_id, number)
+           ) STRICT""",
+        "CREATE INDEX attempts_open ON attempts (host) WHERE ended_us IS NULL",
+        """CREATE TABLE outcomes (
+             document_id TEXT NOT NULL, attempt INTEGER NOT NULL, position INTEGER NOT NULL CHECK (position >= 1),
+             cause TEXT NOT NULL, detail TEXT NOT NULL, child INTEGER NOT NULL, ocr INTEGER NOT NULL, signal TEXT,
+             stage TEXT, page INTEGER, elapsed_s REAL NOT NULL, peak_rss_bytes INTEGER NOT NULL,
+             traceback TEXT NOT NULL, stderr_tail TEXT NOT NULL,
+             PRIMARY KEY (document_id, attempt, position),
+             FOREIGN KEY (document_id, attempt) REFERENCES attempts (document_id, number)
+           ) STRICT""",
+        """CREATE TABLE settled (
+             document_id TEXT PRIMARY KEY REFERENCES documents (id), status TEXT NOT NULL, attempt INTEGER NOT NULL,
+             settled_us INTEGER NOT NULL, cause TEXT NOT NULL, detail TEXT NOT NULL, manifest TEXT,
+             pages INTEGER NOT NULL, pages_by_state TEXT NOT NULL,
+             FOREIGN KEY (document_id, attempt) REFERENCES attempts (document_id, number)
+           ) STRICT""",
+        "CREATE INDEX settled_by_time ON settled (settled_us)",
+    ),
+)
+
+#: In the order that the functions below read and write.
+DOCUMENT_COLUMNS = "id, uri, version_id, etag, options"
+ATTEMPT_COLUMNS = "document_id, number, host, boot_id, invocation, pid, started_us, lease_until_us, ended_us"
+OUTCOME_COLUMNS = "cause, detail, child, ocr, signal, stage, page, elapsed_s, peak_rss_bytes, traceback, stderr_tail"
+SETTLED_COLUMNS = "document_id, status, attempt, settled_us, cause, detail, manifest, pages, pages_by_state"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+#: A row as `sqlite3` gives it, or a parameter list as it takes it.
+Row = Sequence[Any]
+
+
+def microseconds(instant: datetime) -> int:
+    """Microseconds from 1970 UTC to `instant`, exactly; `instant` must be aware."""
+    assert instant.tzinfo is not None, "an instant without a time zone cannot be compared"
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def instant(value: int) -> datetime:
+    """The aware UTC instant that `microseconds` gave."""
+    return _EPOCH + value * _MICROSECOND
+
+
+def text(value: str) -> str:
+    """`value` as SQLite can hold it."""
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def document_row(document: Document) -> Row:
+    """Values for `DOCUMENT_COLUMNS`."""
+    options = json.dumps({"ocr": document.options.ocr})
+    return (document.id, text(document.uri), document.version_id, document.etag, options)
+
+
+def to_document(row: Row) -> Document:
+    """A document from `DOCUMENT_COLUMNS`."""
+    identity, uri, version_id, etag, options = row
+    return Document(id=identity, uri=uri, version_id=version_id, etag=etag, options=Options(**json.loads(options)))
+
+
+def attempt_row(attempt: Attempt) -> Row:
+    """Values for `ATTEMPT_COLUMNS`."""
+    holder = attempt.holder
+    ended = None if attempt.ended_at is None else microseconds(attempt.ended_at)
+    return (
+        attempt.document_id, attempt.number, holder.host, holder.boot_id, holder.invocation, holder.pid,
+        microseconds(attempt.started_at), microseconds(attempt.lease_until), ended,
+    )  # fmt: skip
+
+
+def to_attempt(row: Row, outcomes: Sequence[Outcome] = ()) -> Attempt:
+    """An attempt from `ATTEMPT_COLUMNS`, with the outcomes that belong to it."""
+    document_id, number, host, boot_id, invocation, pid, started_us, lease_until_us, ended_us = row
+    return Attempt(
+        document_id=document_id,
+        number=number,
+        holder=Holder(host=host, boot_id=boot_id, invocation=invocation, pid=pid),
+        started_at=instant(started_us),
+        lease_until=instant(lease_until_us),
+        ended_at=None if ended_us is None else instant(ended_us),
+        outcomes=tuple(outcomes),
+    )
+
+
+def outcome_row(outcome: Outcome) -> Row:
+    """Values for `OUTCOME_COLUMNS`."""
+    return (
+        outcome.cause.value, text(outcome.detail), outcome.child, int(outcome.ocr), outcome.signal,
+        None if outcome.stage is None else outcome.stage.value, outcome.page, outcome.elapsed_s,
+        outcome.peak_rss_bytes, text(outcome.traceback), text(outcome.stderr_tail),
+    )  # fmt: skip
+
+
+def to_outcome(row: Row) -> Outcome:
+    """An outcome from `OUTCOME_COLUMNS`."""
+    cause, detail, child, ocr, signal, stage, page, elapsed_s, peak_rss_bytes, traceback, stderr_tail = row
+    return Outcome(
+        cause=Cause(cause),
+        detail=detail,
+        child=child,
+        ocr=bool(ocr),
+        signal=signal,
+        stage=None if stage is None else Stage(stage),
+        page=page,
+        elapsed_s=elapsed_s,
+        peak_rss_bytes=peak_rss_bytes,
+        traceback=traceback,
+        stderr_tail=stderr_tail,
+    )
+
+
+def settled_row(settled: Settled) -> Row:
+    """Values for `SETTLED_COLUMNS`."""
+    return (
+        settled.document_id, settled.status.value, settled.attempt, microseconds(settled.settled_at),
+        settled.cause.value, text(settled.detail), None if settled.manifest is None else text(settled.manifest),
+        settled.pages, json.dumps(dict(settled.pages_by_state), sort_keys=True),
+    )  # fmt: skip
+
+
+def to_settled(row: Row) -> Settled:
+    """A terminal record from `SETTLED_COLUMNS`."""
+    document_id, status, attempt, settled_us, cause, detail, manifest, pages, pages_by_state = row
+    return Settled(
+        document_id=document_id,
+        status=ResultStatus(status),
+        attempt=attempt,
+        settled_at=instant(settled_us),
+        cause=Cause(cause),
+        detail=detail,
+        manifest=manifest,
+        pages=pages,
+        pages_by_state=json.loads(pages_by_state),
+    )

@@ -1,0 +1,257 @@
+"""The ledger in one SQLite file, for one host.
+
+Edge. Rules: every public method is one transaction; every write checks in that same transaction that the caller
+still holds what it writes to; a terminal state is only taken back by `reopen`; numbers of attempts are never used
+twice. The rules of locking and errors are `sqlite_file.py`'s, the tables are `ledger_rows.py`'s.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from daemon.errors import LeaseLostError
+from daemon.ledger import AlreadySettled, Claim, Claimed, Held, id_conflict
+from daemon.ledger_rows import (
+    APPLICATION_ID,
+    ATTEMPT_COLUMNS,
+    DOCUMENT_COLUMNS,
+    MIGRATIONS,
+    OUTCOME_COLUMNS,
+    SETTLED_COLUMNS,
+    Row,
+    attempt_row,
+    document_row,
+    microseconds,
+    outcome_row,
+    settled_row,
+    text,
+    to_attempt,
+    to_document,
+    to_outcome,
+    to_settled,
+)
+from daemon.model import Attempt, Document, Holder, Outcome, ResultStatus, Settled
+from daemon.sqlite_file import SqliteFile
+
+#: The attempt that may act for its document: the newest, unended, of a document that is not settled.
+_RUNNING = """
+  FROM attempts AS a
+  WHERE a.ended_us IS NULL
+    AND a.number = (SELECT max(number) FROM attempts WHERE document_id = a.document_id)
+    AND NOT EXISTS (SELECT 1 FROM settled WHERE document_id = a.document_id)
+"""
+
+
+class SqliteLedger:
+    """`daemon.ledger.Ledger` on a local disk; used from several threads, one call at a time."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open or create the ledger, and migrate it.
+
+        Raises `ResourceError` when its folder is missing or not ours to write, `ConfigurationError` when the file is
+        damaged, another program's, or written by a newer version, `WorldError` when the disk is full or locked.
+        """
+        return cls(SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS))
+
+    @classmethod
+    def open_read_only(cls, path: Path) -> Self:
+        """Open a ledger that a daemon may be writing; creates and changes nothing, and must only be asked.
+
+        Raises like `open`, and `ResourceError` when there is no file.
+        """
+        return cls(SqliteFile.open_read_only(path, application_id=APPLICATION_ID, known=len(MIGRATIONS)))
+
+    def claim(self, document: Document, *, holder: Holder, now: datetime, lease_s: float) -> Claim:
+        """See `Ledger.claim`."""
+        with self._file.write() as db:
+            _register(db, document, now)
+            settled = _settled(db, document.id)
+            if settled is not None:
+                return AlreadySettled(settled=settled)
+            history = _attempts(db, document.id)
+            newest = history[-1] if history else None
+            if newest is not None and newest.ended_at is None and newest.lease_until > now:
+                return Held(holder=newest.holder, lease_until=newest.lease_until)
+            attempt = Attempt(
+                document_id=document.id,
+                number=1 if newest is None else newest.number + 1,
+                holder=holder,
+                started_at=now,
+                lease_until=now + timedelta(seconds=lease_s),
+            )
+            _insert(db, "attempts", ATTEMPT_COLUMNS, attempt_row(attempt))
+            return Claimed(attempt=attempt, history=tuple(history))
+
+    def renew(self, attempt: Attempt, *, now: datetime, lease_s: float) -> None:
+        """See `Ledger.renew`."""
+        with self._file.write() as db:
+            _require(db, attempt)
+            db.execute(
+                "UPDATE attempts SET lease_until_us = ? WHERE document_id = ? AND number = ?",
+                (microseconds(now + timedelta(seconds=lease_s)), attempt.document_id, attempt.number),
+            )
+
+    def check(self, attempt: Attempt) -> None:
+        """See `Ledger.check`."""
+        with self._file.read() as db:
+            _require(db, attempt)
+
+    def record_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
+        """See `Ledger.record_outcome`."""
+        key = (attempt.document_id, attempt.number)
+        with self._file.write() as db:
+            _require(db, attempt)
+            (written,) = db.execute(
+                "SELECT count(*) FROM outcomes WHERE document_id = ? AND attempt = ?", key
+            ).fetchone()
+            columns = f"document_id, attempt, position, {OUTCOME_COLUMNS}"
+            _insert(db, "outcomes", columns, (*key, written + 1, *outcome_row(outcome)))
+
+    def end_attempt(self, attempt: Attempt, *, now: datetime) -> None:
+        """See `Ledger.end_attempt`."""
+        with self._file.write() as db:
+            _require(db, attempt)
+            _end(db, attempt, now)
+
+    def settle(self, attempt: Attempt, settled: Settled) -> None:
+        """See `Ledger.settle`."""
+        assert (settled.document_id, settled.attempt) == (attempt.document_id, attempt.number), (
+            "settled by another attempt"
+        )
+        with self._file.write() as db:
+            before = _settled(db, attempt.document_id)
+            if before is not None and replace(before, settled_at=settled.settled_at) == to_settled(
+                settled_row(settled)
+            ):
+                return
+            _require(db, attempt)
+            _end(db, attempt, settled.settled_at)
+            _insert(db, "settled", SETTLED_COLUMNS, settled_row(settled))
+
+    def break_leases(self, *, host: str, invocation: str, now: datetime) -> int:
+        """See `Ledger.break_leases`."""
+        with self._file.write() as db:
+            return db.execute(
+                f"""UPDATE attempts SET lease_until_us = :now
+                    WHERE (document_id, number) IN (SELECT a.document_id, a.number {_RUNNING})
+                      AND host = :host AND invocation != :invocation AND lease_until_us > :now""",
+                {"now": microseconds(now), "host": host, "invocation": invocation},
+            ).rowcount
+
+    def reopen(self, document_id: str) -> bool:
+        """See `Ledger.reopen`."""
+        with self._file.write() as db:
+            return db.execute("DELETE FROM settled WHERE document_id = ?", (document_id,)).rowcount > 0
+
+    def document(self, document_id: str) -> Document | None:
+        """See `Ledger.document`."""
+        with self._file.read() as db:
+            return _document(db, document_id)
+
+    def attempts(self, document_id: str) -> Sequence[Attempt]:
+        """See `Ledger.attempts`."""
+        with self._file.read() as db:
+            return _attempts(db, document_id)
+
+    def settled(self, document_id: str) -> Settled | None:
+        """See `Ledger.settled`."""
+        with self._file.read() as db:
+            return _settled(db, document_id)
+
+    def running(self) -> Sequence[Attempt]:
+        """See `Ledger.running`."""
+        columns = ", ".join(f"a.{name}" for name in ATTEMPT_COLUMNS.split(", "))
+        with self._file.read() as db:
+            rows = db.execute(f"SELECT {columns} {_RUNNING} ORDER BY a.started_us, a.rowid").fetchall()
+            return [to_attempt(row, _outcomes(db, row[0]).get(row[1], ())) for row in rows]
+
+    def counts(self) -> Mapping[str, int]:
+        """See `Ledger.counts`."""
+        with self._file.read() as db:
+            (documents,) = db.execute("SELECT count(*) FROM documents").fetchone()
+            (running,) = db.execute(f"SELECT count(*) {_RUNNING}").fetchone()
+            settled = dict(db.execute("SELECT status, count(*) FROM settled GROUP BY status").fetchall())
+        terminal = {status.value: settled.get(status.value, 0) for status in ResultStatus}
+        return {"running": running, "waiting": documents - running - sum(terminal.values()), **terminal}
+
+    def recent(self, *, limit: int) -> Sequence[Settled]:
+        """See `Ledger.recent`."""
+        query = f"SELECT {SETTLED_COLUMNS} FROM settled ORDER BY settled_us DESC, rowid DESC LIMIT ?"
+        with self._file.read() as db:
+            return [to_settled(row) for row in db.execute(query, (limit,)).fetchall()]
+
+    def close(self) -> None:
+        """See `Ledger.close`."""
+        self._file.close()
+
+
+def _register(db: sqlite3.Connection, document: Document, now: datetime) -> None:
+    """Insert `document` unless it is there; raises `DocumentError` when its id is another URI's."""
+    known = _document(db, document.id)
+    if known is None:
+        columns = f"{DOCUMENT_COLUMNS}, registered_us"
+        _insert(db, "documents", columns, (*document_row(document), microseconds(now)))
+    elif known.uri != text(document.uri):
+        raise id_conflict(document, known)
+
+
+def _insert(db: sqlite3.Connection, table: str, columns: str, row: Row) -> None:
+    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))})", row)
+
+
+def _end(db: sqlite3.Connection, attempt: Attempt, at: datetime) -> None:
+    db.execute(
+        "UPDATE attempts SET ended_us = ? WHERE document_id = ? AND number = ?",
+        (microseconds(at), attempt.document_id, attempt.number),
+    )
+
+
+def _document(db: sqlite3.Connection, document_id: str) -> Document | None:
+    row = db.execute(f"SELECT {DOCUMENT_COLUMNS} FROM documents WHERE id = ?", (document_id,)).fetchone()
+    return None if row is None else to_document(row)
+
+
+def _attempts(db: sqlite3.Connection, document_id: str) -> list[Attempt]:
+    outcomes = _outcomes(db, document_id)
+    rows = db.execute(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE document_id = ? ORDER BY number", (document_id,))
+    return [to_attempt(row, outcomes.get(row[1], ())) for row in rows.fetchall()]
+
+
+def _outcomes(db: sqlite3.Connection, document_id: str) -> dict[int, list[Outcome]]:
+    """Outcomes of a document's attempts by the attempt's number, in order."""
+    query = f"SELECT attempt, {OUTCOME_COLUMNS} FROM outcomes WHERE document_id = ? ORDER BY attempt, position"
+    by_attempt: dict[int, list[Outcome]] = {}
+    for number, *row in db.execute(query, (document_id,)).fetchall():
+        by_attempt.setdefault(number, []).append(to_outcome(row))
+    return by_attempt
+
+
+def _settled(db: sqlite3.Connection, document_id: str) -> Settled | None:
+    row = db.execute(f"SELECT {SETTLED_COLUMNS} FROM settled WHERE document_id = ?", (document_id,)).fetchone()
+    return None if row is None else to_settled(row)
+
+
+def _require(db: sqlite3.Connection, attempt: Attempt) -> None:
+    """Raise `LeaseLostError`, with the reason, unless `attempt` may still act for its document."""
+    what = f"attempt {attempt.number} at {attempt.document_id}"
+    if _settled(db, attempt.document_id) is not None:
+        raise LeaseLostError(f"cannot go on with {what}: the document is settled")
+    row = db.execute(
+        "SELECT number, ended_us, host, pid FROM attempts WHERE document_id = ? ORDER BY number DESC LIMIT 1",
+        (attempt.document_id,),
+    ).fetchone()
+    assert row is not None, f"{what} was never claimed in this ledger"
+    number, ended_us, host, pid = row
+    if number != attempt.number:
+        raise LeaseLostError(f"cannot go on with {what}: attempt {number} has taken over (host {host}, pid {pid})")
+    if ended_us is not None:
+        raise LeaseLostError(f"cannot go on with {what}: it has ended")

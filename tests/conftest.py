@@ -1,0 +1,11 @@
+"""Fixtures that every test may ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.aws import aws_environment, moto_endpoint, moto_server
+
+pytest.register_assert_rewrite("tests.contract.ledger_contract", "tests.contract.store_contract")
+
+__all__ = ["aws_environment", "moto_endpoint", "moto_server"]

@@ -1,0 +1,156 @@
+"""A ledger in memory that keeps the contract of `daemon.ledger.Ledger`.
+
+Fake: nothing is durable, everything else holds, from several threads too. `tests/contract/test_ledger.py` proves it
+against the same suite as the real one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from daemon.errors import LeaseLostError
+from daemon.ledger import AlreadySettled, Claim, Claimed, Held, id_conflict
+from daemon.model import Attempt, Document, Holder, Outcome, ResultStatus, Settled
+
+
+class MemoryLedger:
+    """Documents, attempts and settled results in three dictionaries."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._documents: dict[str, Document] = {}
+        self._attempts: dict[str, list[Attempt]] = {}
+        #: In the order of settling.
+        self._settled: dict[str, Settled] = {}
+
+    def claim(self, document: Document, *, holder: Holder, now: datetime, lease_s: float) -> Claim:
+        """See `Ledger.claim`."""
+        with self._lock:
+            known = self._documents.setdefault(document.id, document)
+            if known.uri != document.uri:
+                raise id_conflict(document, known)
+            if document.id in self._settled:
+                return AlreadySettled(settled=self._settled[document.id])
+            attempts = self._attempts.setdefault(document.id, [])
+            if attempts and attempts[-1].ended_at is None and attempts[-1].lease_until > now:
+                return Held(holder=attempts[-1].holder, lease_until=attempts[-1].lease_until)
+            history = tuple(attempts)
+            attempt = Attempt(
+                document_id=document.id,
+                number=len(attempts) + 1,
+                holder=holder,
+                started_at=now,
+                lease_until=now + timedelta(seconds=lease_s),
+            )
+            attempts.append(attempt)
+            return Claimed(attempt=attempt, history=history)
+
+    def renew(self, attempt: Attempt, *, now: datetime, lease_s: float) -> None:
+        """See `Ledger.renew`."""
+        with self._lock:
+            current = self._require(attempt)
+            self._put(replace(current, lease_until=now + timedelta(seconds=lease_s)))
+
+    def check(self, attempt: Attempt) -> None:
+        """See `Ledger.check`."""
+        with self._lock:
+            self._require(attempt)
+
+    def record_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
+        """See `Ledger.record_outcome`."""
+        with self._lock:
+            current = self._require(attempt)
+            self._put(replace(current, outcomes=(*current.outcomes, outcome)))
+
+    def end_attempt(self, attempt: Attempt, *, now: datetime) -> None:
+        """See `Ledger.end_attempt`."""
+        with self._lock:
+            self._put(replace(self._require(attempt), ended_at=now))
+
+    def settle(self, attempt: Attempt, settled: Settled) -> None:
+        """See `Ledger.settle`."""
+        assert (settled.document_id, settled.attempt) == (attempt.document_id, attempt.number), (
+            "settled by another attempt"
+        )
+        with self._lock:
+            before = self._settled.get(attempt.document_id)
+            if before is not None and replace(before, settled_at=settled.settled_at) == settled:
+                return
+            self._put(replace(self._require(attempt), ended_at=settled.settled_at))
+            self._settled[attempt.document_id] = settled
+
+    def break_leases(self, *, host: str, invocation: str, now: datetime) -> int:
+        """See `Ledger.break_leases`."""
+        with self._lock:
+            left = [
+                attempt
+                for attempt in self.running()
+                if attempt.holder.host == host and attempt.holder.invocation != invocation and attempt.lease_until > now
+            ]
+            for attempt in left:
+                self._put(replace(attempt, lease_until=now))
+            return len(left)
+
+    def reopen(self, document_id: str) -> bool:
+        """See `Ledger.reopen`."""
+        with self._lock:
+            return self._settled.pop(document_id, None) is not None
+
+    def document(self, document_id: str) -> Document | None:
+        """See `Ledger.document`."""
+        with self._lock:
+            return self._documents.get(document_id)
+
+    def attempts(self, document_id: str) -> Sequence[Attempt]:
+        """See `Ledger.attempts`."""
+        with self._lock:
+            return tuple(self._attempts.get(document_id, ()))
+
+    def settled(self, document_id: str) -> Settled | None:
+        """See `Ledger.settled`."""
+        with self._lock:
+            return self._settled.get(document_id)
+
+    def running(self) -> Sequence[Attempt]:
+        """See `Ledger.running`."""
+        with self._lock:
+            newest = [attempts[-1] for name, attempts in self._attempts.items() if name not in self._settled]
+            return sorted((attempt for attempt in newest if attempt.ended_at is None), key=lambda each: each.started_at)
+
+    def counts(self) -> Mapping[str, int]:
+        """See `Ledger.counts`."""
+        with self._lock:
+            terminal = [settled.status for settled in self._settled.values()]
+            running = len(self.running())
+            waiting = len(self._documents) - running - len(terminal)
+            return {
+                "running": running,
+                "waiting": waiting,
+                **{status.value: terminal.count(status) for status in ResultStatus},
+            }
+
+    def recent(self, *, limit: int) -> Sequence[Settled]:
+        """See `Ledger.recent`."""
+        with self._lock:
+            newest_first = reversed(self._settled.values())
+            return sorted(newest_first, key=lambda each: each.settled_at, reverse=True)[:limit]
+
+    def close(self) -> None:
+        """See `Ledger.close`."""
+
+    def _require(self, attempt: Attempt) -> Attempt:
+        """The attempt as it stands; raises `LeaseLostError` unless it may still act for its document."""
+        if attempt.document_id in self._settled:
+            raise LeaseLostError(f"cannot go on with {attempt.document_id}: the document is settled")
+        current = self._attempts[attempt.document_id][-1]
+        if current.number != attempt.number:
+            raise LeaseLostError(f"cannot go on with {attempt.document_id}: attempt {current.number} has taken over")
+        if current.ended_at is not None:
+            raise LeaseLostError(f"cannot go on with {attempt.document_id}: the attempt has ended")
+        return current
+
+    def _put(self, attempt: Attempt) -> None:
+        self._attempts[attempt.document_id][attempt.number - 1] = attempt
