@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.aws import aws_environment, moto_endpoint, moto_server
+from tests.samples import samples
 
 pytest.register_assert_rewrite("tests.contract.ledger_contract", "tests.contract.store_contract")
 
-__all__ = ["aws_environment", "moto_endpoint", "moto_server"]
+__all__ = ["aws_environment", "moto_endpoint", "moto_server", "samples"]
