@@ -224,16 +224,23 @@ class Settings(Section):
         return value
 
 
-def load(config: Path | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+def load(
+    config: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> Settings:
     """Read all settings once; `overrides` (`queue__url=…`; None: not given) are the strongest.
 
-    `config` or `BULKHEAD_CONFIG` must exist when named. Raises ConfigurationError with every problem found,
-    each with the place that it comes from and what to do.
+    `defaults`, written alike, are a command's own and the weakest. `config` or `BULKHEAD_CONFIG` must exist when
+    named. Raises ConfigurationError with every problem found, each with the place that it comes from and what to do.
     """
     env = os.environ if environ is None else environ
     known = fields()
     file = _file(config, env)
-    read: list[dict[sources.Name, sources.Given]] = [sources.from_toml(file) if file else {}]
+    in_file = sources.from_toml(file) if file else {}
+    read = [sources.from_code(defaults or {}), in_file]
     if env.get("CREDENTIALS_DIRECTORY"):
         sections = {name[0] for name in known if len(name) > 1}
         read.append(sources.from_credentials(Path(env["CREDENTIALS_DIRECTORY"]), sections))
@@ -249,7 +256,7 @@ def load(config: Path | None = None, *, environ: Mapping[str, str] | None = None
         settings = Settings.model_validate(sources.nested(given))
     except ValidationError as error:
         raise sources.refusal(sources.explained(error, given, known, SECRETS)) from None
-    settings._notes = _findings(settings, file, read[0])  # noqa: SLF001  (set once, here)
+    settings._notes = _findings(settings, file, in_file)  # noqa: SLF001  (set once, here)
     return settings
 
 

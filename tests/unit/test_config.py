@@ -81,6 +81,13 @@ def test_option_that_was_not_given_changes_nothing() -> None:
     assert load(environ={}, workers=None, store={"url": "/out"}).store.url == "/out"
 
 
+def test_default_of_a_command_is_weaker_than_any_place(tmp_path: Path) -> None:
+    """`convert` may be quiet by itself, and must not overrule an operator."""
+    quiet = {"log__level": "error"}
+    assert load(environ={}, defaults=quiet).log.level == "error"
+    assert load(toml(tmp_path, '[log]\nlevel = "debug"\n'), environ={}, defaults=quiet).log.level == "debug"
+
+
 def test_file_named_by_the_environment(tmp_path: Path) -> None:
     """BULKHEAD_CONFIG names the file, and is no setting itself."""
     file = toml(tmp_path, "workers = 3\n")

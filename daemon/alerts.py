@@ -1,0 +1,138 @@
+"""Alerts to Sentry: what a person must look at, and nothing that a document holds.
+
+Edge. Off without a DSN. Uses a client of its own, with no integration, no hook into logging or exceptions, no
+breadcrumb and no local variable: an event is built here, field by field, and each field passes
+`redact.scrub`. Sending happens in the SDK's thread; an alert that cannot be delivered is dropped and logged, and
+neither a dead nor a silent endpoint delays the daemon beyond `FLUSH_S`, once, at its end.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sentry_sdk
+import structlog
+from sentry_sdk.transport import HttpTransport
+from sentry_sdk.types import Event, Hint
+
+from daemon import __version__
+from daemon.config import SentrySettings
+from daemon.errors import ConfigurationError
+from daemon.events import EventName
+from daemon.redact import scrub, scrub_text
+
+log = structlog.get_logger()
+
+#: How long the end of the daemon may wait for alerts to leave.
+FLUSH_S = 2.0
+#: Alerts that wait while the endpoint does not answer; more are dropped.
+QUEUE = 32
+#: What may leave, whatever the SDK adds in a later version.
+_KEPT = frozenset({
+    "event_id", "timestamp", "level", "message", "tags", "extra", "fingerprint",
+    "environment", "release", "server_name", "platform", "sdk",
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Current:
+    """The client of this process; None: alerts are off."""
+
+    client: sentry_sdk.Client | None = None
+
+
+_current = _Current()
+
+
+class _Transport(HttpTransport):
+    """The SDK's own, which says once that alerts are being lost; the log line beside each alert has the substance."""
+
+    _said = False
+
+    def on_dropped_event(self, _reason: str) -> None:
+        """Log the first loss."""
+        if not self._said:
+            self._said = True
+            log.warning("alert.dropped", reason=_reason)
+
+    def kill(self) -> None:
+        """End; what is still on its way is nobody's business any more."""
+        self._said = True
+        super().kill()
+
+
+def configure(settings: SentrySettings, *, release: str = __version__) -> None:
+    """Send alerts to `settings.dsn` from now on; an empty one turns them off. Raises ConfigurationError."""
+    flush()
+    dsn = settings.dsn.get_secret_value()
+    if not dsn:
+        return
+    try:
+        _current.client = sentry_sdk.Client(
+            dsn=dsn,
+            environment=settings.environment,
+            release=f"bulkheadd@{release}",
+            transport=_Transport,
+            transport_queue_size=QUEUE,
+            before_send=_before_send,
+            default_integrations=False,
+            auto_enabling_integrations=False,
+            auto_session_tracking=False,
+            send_client_reports=False,
+            include_local_variables=False,
+            include_source_context=False,
+            attach_stacktrace=False,
+            max_breadcrumbs=0,
+            max_request_body_size="never",
+            spotlight=False,
+            debug=False,
+        )
+    except ValueError as error:  # the SDK's BadDsn; its text holds the DSN
+        raise ConfigurationError("cannot send alerts: sentry.dsn is no DSN; copy it again from Sentry") from error
+
+
+def alert(
+    name: EventName,
+    message: str,
+    *,
+    fingerprint: tuple[str, ...] = (),
+    level: Literal["warning", "error", "fatal"] = "error",
+    error: BaseException | None = None,
+    **tags: str | float | None,
+) -> None:
+    """Tell a person; returns at once and never raises for what the network does.
+
+    Events with the same `name` and `fingerprint` become one issue. `error` adds its type and traceback,
+    without local variables.
+    """
+    client = _current.client
+    if client is None:
+        return
+    event: Event = {
+        "level": level,
+        "message": message,
+        "fingerprint": [name, *fingerprint],
+        "tags": {"event": name, **{key: str(value) for key, value in tags.items() if value is not None}},
+    }
+    if error is not None:
+        event["extra"] = {"error": type(error).__name__, "traceback": "".join(traceback.format_exception(error))}
+    client.capture_event(event)
+
+
+def flush(*, timeout_s: float = FLUSH_S) -> None:
+    """Let waiting alerts leave for up to `timeout_s`, then turn alerts off."""
+    client, _current.client = _current.client, None
+    if client is not None:
+        client.close(timeout=timeout_s)
+
+
+def _before_send(event: Event, _hint: Hint) -> Event | None:
+    """Only fields that are known, each one masked and bounded."""
+    kept: dict[str, Any] = {key: value for key, value in event.items() if key in _KEPT}
+    for key in ("tags", "extra"):
+        kept[key] = {name: scrub(value, key=name) for name, value in dict(kept.get(key) or {}).items()}
+    kept["message"] = scrub_text(str(kept.get("message", "")))
+    kept["fingerprint"] = [scrub_text(str(part), limit=200) for part in kept.get("fingerprint", ())]
+    return kept  # type: ignore[return-value]  # a dict of the keys above
