@@ -29,6 +29,8 @@ log = structlog.get_logger()
 
 #: After SIGKILLs and cancelled fetches, how long slots may take to give their messages back.
 _LAST_WORDS_S = 5.0
+#: SQS gives at most this many messages for one request.
+_RECEIVE_AT_MOST = 10
 #: How long nothing new is received after the world failed us, at first and at most.
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 60.0
 #: Causes after which receiving more would only fail more.
@@ -75,12 +77,14 @@ class Parent:
         drain_s: float,
         release_delay_s: float,
         new_switch: Callable[[], KillSwitch],
+        on_released: Callable[[Message, WorldError], None],
     ) -> None:
         self._edges = edges
         self._delivery = delivery
         self._drain_s = drain_s
         self._release_first_s = release_delay_s
         self._new_switch = new_switch
+        self._on_released = on_released
         self._clock: Clock = edges.clock
         # SimpleQueue.put is re-entrant: a signal handler may call it while the loop is inside get().
         self._inbox: stdlib_queue.SimpleQueue[Event] = stdlib_queue.SimpleQueue()
@@ -131,7 +135,7 @@ class Parent:
         ready = self._leave_deadline is None and self._clock.monotonic() >= self._paused_until
         if ready and free and not self._receiving:
             self._receiving = True
-            self._to_receive.put(free)
+            self._to_receive.put(min(free, _RECEIVE_AT_MOST))
 
     def _patience_s(self) -> float | None:
         """How long the loop may wait for an event before it has something to do by itself."""
@@ -244,3 +248,4 @@ class Parent:
             log.warning("message.not_released", **fields, because=again.detail)
         else:
             log.info("message.released", **fields, delay_s=delay_s)
+        self._on_released(held.message, error)

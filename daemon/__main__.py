@@ -1,0 +1,6 @@
+"""`python -m daemon` is `bulkhead`."""
+
+from daemon.cli import main
+
+if __name__ == "__main__":
+    main()

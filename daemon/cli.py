@@ -1,0 +1,262 @@
+"""The command line: parse, call, print, exit status; no logic.
+
+Shell. `--json` prints one JSON object per line on stdout and nothing else; logs and the progress bar go to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from daemon import __version__, log
+from daemon.clock import SystemClock
+from daemon.config import Settings, load
+from daemon.errors import BulkheadError, ConfigurationError, ExitStatus, OperatorError
+from daemon.ledger_sqlite import SqliteLedger
+from daemon.model import Options
+
+app = typer.Typer(
+    name="bulkhead",
+    help="Turn other people's documents into Markdown, in children that may die.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", envvar="BULKHEAD_CONFIG", help="TOML file with settings.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, and nothing else, on stdout.")]
+Ocr = Annotated[bool, typer.Option("--ocr/--no-ocr", help="Read pictures of text, or use text layers only.")]
+
+
+def main() -> None:
+    """Run the command and leave with its exit status."""
+    try:
+        app()
+    except OperatorError as error:
+        _leave(error, error.status)
+    except BulkheadError as error:
+        _leave(error, ExitStatus.UNAVAILABLE)
+
+
+def _leave(error: BulkheadError, status: ExitStatus) -> NoReturn:
+    print(f"bulkhead: {error}", file=sys.stderr)  # noqa: T201 - this is the command line
+    sys.exit(int(status))
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - this is the command line
+
+
+def _settings(config: Path | None, **overrides: object) -> Settings:
+    settings = load(config, **overrides)
+    log.configure(settings.log)
+    return settings
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        _say(f"bulkhead {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def run(config: Config = None) -> None:
+    """Be the daemon: receive, convert, publish, until told to stop (SIGTERM drains; Ctrl+C twice leaves at once)."""
+    from daemon import run as daemon_run  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
+
+    daemon_run.run(_settings(config))
+
+
+@app.command()
+def convert(
+    paths: Annotated[list[Path], typer.Argument(help="Files and folders.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results.", show_default=False)],
+    config: Config = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Documents at the same time.", show_default="auto")] = None,
+    timeout_s: Annotated[float | None, typer.Option("--timeout", min=1, help="Deadline of one document, in s.")] = None,
+    ocr: Ocr = True,
+    force: Annotated[bool, typer.Option("--force", help="Convert again what an earlier run has ended.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Convert files and folders on this machine, without AWS; a second run skips what has not changed."""
+    from daemon import convert as converting  # noqa: PLC0415 - `--help` must not pay for what only this needs
+
+    child: dict[str, object] = {} if timeout_s is None else {"document_timeout_s": timeout_s}
+    settings = _settings(
+        config,
+        state_dir=out / converting.STATE,
+        store={"url": str(out)},
+        retry={"release_delay_s": 1.0},
+        child=child,
+        log={} if "BULKHEAD_LOG__LEVEL" in _environment() else {"level": "error"},
+        **({} if workers is None else {"workers": workers}),
+    )
+    console = Console(stderr=True)
+    with _bar(console) as bar:
+        task = bar.add_task("converting", total=None)
+        report = converting.convert(
+            paths,
+            settings,
+            options=Options(ocr=ocr),
+            force=force,
+            on_line=lambda line: _say(line.as_json()) if as_json else bar.console.print(_sentence(line)),
+            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    if report.unfinished:
+        console.print(f"interrupted: {len(report.lines)} ended, {report.unfinished} left; run again to go on")
+        raise typer.Exit(ExitStatus.INTERRUPTED)
+    if not as_json:
+        console.print(f"{len(report.lines) - report.failed} converted, {report.failed} failed; results lie in {out}")
+    raise typer.Exit(ExitStatus.DOCUMENT_FAILED if report.failed else ExitStatus.DONE)
+
+
+def _environment() -> frozenset[str]:
+    import os  # noqa: PLC0415 - only to see whether the operator chose a log level
+
+    return frozenset(os.environ)
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _sentence(line: object) -> str:
+    from daemon.convert import Line  # noqa: PLC0415 - as above
+
+    assert isinstance(line, Line), "convert tells lines"
+    again = " (unchanged, skipped)" if line.skipped else ""
+    if line.markdown is None:
+        return f"{line.path}: {line.status}{again}: {line.cause}: {line.cause_detail}"
+    return f"{line.path}: {line.status}{again}, {line.pages} page(s) → {line.markdown}"
+
+
+@app.command()
+def submit(
+    uris: Annotated[list[str], typer.Argument(help="s3://, https:// or file:// URIs.", show_default=False)],
+    config: Config = None,
+    ocr: Ocr = True,
+    as_json: Json = False,
+) -> None:
+    """Enqueue documents for a daemon."""
+    from daemon import submit as submitting  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
+    from daemon.wiring import open_queue  # noqa: PLC0415
+
+    queue = open_queue(_settings(config))
+    try:
+        for sent in submitting.submit(uris, queue, ocr=ocr):
+            fields = {"uri": sent.uri, "message_id": sent.message_id}
+            _say(json.dumps(fields) if as_json else f"{sent.uri}: enqueued as message {sent.message_id}")
+    finally:
+        queue.close()
+
+
+StateDir = Annotated[
+    Path | None,
+    typer.Option("--state-dir", help="Where the ledger lies, for instance OUT/.bulkhead after a convert."),
+]
+
+
+def _ledger(config: Path | None, state_dir: Path | None) -> SqliteLedger:
+    from daemon.wiring import ledger_path  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
+
+    settings = _settings(config, **({} if state_dir is None else {"state_dir": state_dir}))
+    return SqliteLedger.open_read_only(ledger_path(settings))
+
+
+@app.command()
+def status(config: Config = None, state_dir: StateDir = None, as_json: Json = False) -> None:
+    """Show what runs now and what ended last."""
+    from daemon import story  # noqa: PLC0415
+
+    ledger = _ledger(config, state_dir)
+    try:
+        now = story.status(ledger, now=SystemClock().now())
+    finally:
+        ledger.close()
+    if as_json:
+        _say(json.dumps(now))
+        return
+    console = Console()
+    for title, rows in (("running", now["running"]), ("recent", now["recent"])):
+        assert isinstance(rows, list), "status gives lists"
+        _print_rows(console, title, rows)
+    documents = now["documents"]
+    assert isinstance(documents, dict), "status gives counts"
+    console.print(", ".join(f"{number} {state}" for state, number in documents.items()) or "no documents yet")
+
+
+def _print_rows(console: Console, title: str, rows: list[dict[str, object]]) -> None:
+    if not rows:
+        console.print(f"{title}: none")
+        return
+    table = Table(*rows[0], title=title)
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    console.print(table)
+
+
+@app.command()
+def explain(
+    document: Annotated[str, typer.Argument(help="An id, the beginning of one, or a URI.", show_default=False)],
+    config: Config = None,
+    state_dir: StateDir = None,
+    as_json: Json = False,
+) -> None:
+    """Tell the whole story of one document: every attempt, every child, how it ended."""
+    from daemon import story  # noqa: PLC0415
+
+    ledger = _ledger(config, state_dir)
+    try:
+        told = story.explain(ledger, document)
+    finally:
+        ledger.close()
+    _say(json.dumps(told) if as_json else "\n".join(story.told(told)))
+
+
+@app.command()
+def doctor(config: Config = None, as_json: Json = False) -> None:
+    """Check whether this host would work: engine, canary, queue, store, state, sizing."""
+    from daemon import doctor as doctors  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
+
+    worst = ExitStatus.DONE
+    for finding in doctors.examine(_settings(config)):
+        fields = {"check": finding.check, "verdict": str(finding.verdict), "detail": finding.detail}
+        _say(json.dumps(fields) if as_json else f"{finding.verdict:8}{finding.check:12}{finding.detail}")
+        worst = finding.status if worst is ExitStatus.DONE else worst
+    raise typer.Exit(int(worst))
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the Markdown; a new temporary one if unset.")
+    ] = None,
+) -> None:
+    """Show everything on this machine: an embedded SQS and S3, sample documents, one of which kills its child."""
+    from daemon import demo as demonstration  # noqa: PLC0415 - needs the demo extra
+
+    if not demonstration.available():
+        message = "cannot run the demo: moto is not installed; pip install 'bulkheadd[demo]'"
+        raise ConfigurationError(message)
+    raise typer.Exit(int(demonstration.demo(out)))

@@ -1,0 +1,294 @@
+"""`bulkhead convert`: files and folders on this machine, without AWS.
+
+Shell. The same parent, ledger, zygote and ladder as the daemon, between a queue in memory and a folder. What a
+run finished is in the folder's ledger, so a second run skips what has not changed, failures included: the same
+bytes would fail the same way. The biggest file goes first, since one picked up last would set the time of the whole
+run; results are reported in the order in which they were asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from daemon.attempt import DocumentEnded
+from daemon.clock import SystemClock
+from daemon.config import Settings
+from daemon.errors import ConfigurationError, WorldError
+from daemon.ledger import Ledger
+from daemon.ledger_sqlite import SqliteLedger
+from daemon.model import Cause, Message, Options, Outcome, ResultStatus, Settled
+from daemon.queue_local import LocalQueue
+from daemon.store import open_store
+from daemon.wiring import Running, assembled, ledger_path
+
+#: Taken from a folder; a file that is named itself is always tried, whatever its name.
+SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".tif", ".tiff"})
+#: State of `convert` below its output folder.
+STATE = ".bulkhead"
+#: Deliveries after which a document that the world keeps failing is reported as failed; the next run tries it again.
+_DELIVERIES = 3
+_CRASHES = frozenset({Cause.CRASHED, Cause.PROTOCOL, Cause.MEMORY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One file that was asked for."""
+
+    path: Path
+    id: str
+    body: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What is told about one file; field names are those of `--json`."""
+
+    path: str
+    status: str
+    pages: int = 0
+    pages_by_state: Mapping[str, int] = field(default_factory=dict)
+    children: int = 0
+    crashes: int = 0
+    elapsed_s: float = 0.0
+    peak_rss_bytes: int = 0
+    #: Path of the Markdown; None when there is none.
+    markdown: str | None = None
+    cause: str | None = None
+    cause_detail: str | None = None
+    #: Nothing was done: an earlier run had ended it, and the bytes are the same.
+    skipped: bool = False
+
+    def as_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """How a run ended."""
+
+    lines: tuple[Line, ...]
+    #: Files that were asked for and not reached before an interruption.
+    unfinished: int = 0
+
+    @property
+    def failed(self) -> int:
+        """Number of files without a result."""
+        return sum(line.status == ResultStatus.FAILED for line in self.lines)
+
+
+def gather(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Every file to convert, each once, in the order asked for; folders are walked, hidden names left out.
+
+    Raises `ConfigurationError` when a path does not exist or nothing is left to convert.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            inside = (entry for entry in sorted(path.rglob("*")) if _is_wanted(entry.relative_to(path)))
+            found.update(dict.fromkeys(entry for entry in inside if entry.is_file()))
+        elif path.exists():
+            found[path] = None
+        else:
+            message = f"cannot convert {path}: there is no such file or folder"
+            raise ConfigurationError(message)
+    if not found:
+        message = f"cannot find anything to convert: the folders hold no file named {', '.join(sorted(SUFFIXES))}"
+        raise ConfigurationError(message)
+    return tuple(found)
+
+
+def _is_wanted(relative: Path) -> bool:
+    hidden = any(part.startswith(".") for part in relative.parts)
+    return not hidden and relative.suffix.lower() in SUFFIXES
+
+
+def describe(path: Path, options: Options) -> Input:
+    """The message for one file; its id changes with the bytes and the options, so a changed file is a new document.
+
+    Raises `ConfigurationError` when the file cannot be read.
+    """
+    try:
+        resolved = path.resolve(strict=True)
+        with resolved.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size_bytes = file.tell()
+        uri = resolved.as_uri()
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror}; check that it is there and readable"
+        raise ConfigurationError(message) from error
+    version = f"{uri}\0{digest}\0{options.ocr}".encode()
+    identity = f"{_slug(path.name)}-{hashlib.sha256(version).hexdigest()[:20]}"
+    body = {"uri": uri, "id": identity, "etag": f"sha256:{digest}", "options": {"ocr": options.ocr}}
+    return Input(path=path, id=identity, body=json.dumps(body), size_bytes=size_bytes)
+
+
+def _slug(name: str) -> str:
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9._-]+", "-", ascii_name.lower()).strip("-._")[:60] or "document"
+
+
+def convert(
+    paths: Sequence[Path],
+    settings: Settings,
+    *,
+    options: Options,
+    force: bool,
+    on_line: Callable[[Line], None],
+    on_progress: Callable[[int, int], None],
+) -> Report:
+    """Convert `paths` into the folder that `settings.store.url` names.
+
+    `on_line` gets each line in the order asked for, as soon as all before it are known; `on_progress` gets how many
+    of how many are done. Raises `OperatorError`.
+    """
+    inputs = [describe(path, options) for path in gather(paths)]
+    roots = tuple(sorted({entry.path.resolve().parent for entry in inputs}))
+    settings = settings.model_copy(
+        update={"fetch": settings.fetch.model_copy(update={"file_roots": (*settings.fetch.file_roots, *roots)})}
+    )
+    run = _Run(inputs, settings, on_line=on_line, on_progress=on_progress)
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    run.leave_out_what_is_settled(force=force)
+    if not run.finished():
+        run.work()
+    return run.report()
+
+
+class _Run:
+    """One run of `convert`: which files have ended, and who is told."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        settings: Settings,
+        *,
+        on_line: Callable[[Line], None],
+        on_progress: Callable[[int, int], None],
+    ) -> None:
+        self._inputs = inputs
+        self._by_id = {entry.id: entry for entry in inputs}
+        self._settings = settings
+        self._out = Path(settings.store.url)
+        self._on_line = on_line
+        self._on_progress = on_progress
+        self._lock = threading.Lock()
+        self._lines: dict[str, Line] = {}
+        self._told = 0
+        self._running: Running | None = None
+
+    def finished(self) -> bool:
+        """Whether every file has its line."""
+        return len(self._lines) == len(self._by_id)
+
+    def report(self) -> Report:
+        """What is known now, in the order asked for."""
+        lines = tuple(self._lines[entry.id] for entry in self._inputs if entry.id in self._lines)
+        return Report(lines=lines, unfinished=len(self._inputs) - len(lines))
+
+    def leave_out_what_is_settled(self, *, force: bool) -> None:
+        """Report what an earlier run ended; with `force`, take it back instead."""
+        ledger = SqliteLedger.open(ledger_path(self._settings))
+        try:
+            for entry in self._inputs:
+                settled = ledger.settled(entry.id)
+                if settled is None:
+                    continue
+                if force or not self._still_there(settled):
+                    ledger.reopen(entry.id)
+                else:
+                    self._end(entry.id, self._line(entry, settled, last_outcomes(ledger, entry.id), skipped=True))
+        finally:
+            ledger.close()
+
+    def _still_there(self, settled: Settled) -> bool:
+        return settled.manifest is None or Path(settled.manifest).exists()
+
+    def work(self) -> None:
+        """Run a parent until every file has ended or somebody interrupts."""
+        queue = LocalQueue(clock=SystemClock())
+        for entry in sorted(self._inputs, key=lambda entry: -entry.size_bytes):
+            if entry.id not in self._lines:
+                queue.send(entry.body)
+        store = open_store(self._settings.store)
+        with (
+            assembled(
+                self._settings, queue=queue, store=store, on_ended=self._ended, on_released=self._released
+            ) as running,
+            _interruptible(running),
+        ):
+            self._running = running
+            self._on_progress(len(self._lines), len(self._by_id))
+            running.parent.run()
+
+    def _ended(self, ended: DocumentEnded) -> None:
+        entry = self._by_id[ended.document.id]
+        self._end(entry.id, self._line(entry, ended.settled, ended.outcomes, skipped=False))
+
+    def _released(self, message: Message, error: WorldError) -> None:
+        if error.cause is Cause.DRAINED or message.receive_count < _DELIVERIES:
+            return
+        entry = self._by_id[json.loads(message.body)["id"]]
+        status = str(ResultStatus.FAILED)
+        line = Line(path=str(entry.path), status=status, cause=str(error.cause), cause_detail=error.detail)
+        self._end(entry.id, line)
+
+    def _end(self, document_id: str, line: Line) -> None:
+        with self._lock:
+            self._lines[document_id] = line
+            while self._told < len(self._inputs) and (known := self._lines.get(self._inputs[self._told].id)):
+                self._on_line(known)
+                self._told += 1
+            self._on_progress(len(self._lines), len(self._by_id))
+            if self._running is not None and self.finished():
+                self._running.parent.request_stop()
+
+    def _line(self, entry: Input, settled: Settled, outcomes: Sequence[Outcome], *, skipped: bool) -> Line:
+        failed = settled.status is ResultStatus.FAILED
+        return Line(
+            path=str(entry.path),
+            status=str(settled.status),
+            pages=settled.pages,
+            pages_by_state=dict(settled.pages_by_state),
+            children=sum(outcome.child > 0 for outcome in outcomes),
+            crashes=sum(outcome.cause in _CRASHES for outcome in outcomes),
+            elapsed_s=round(sum(outcome.elapsed_s for outcome in outcomes), 3),
+            peak_rss_bytes=max((outcome.peak_rss_bytes for outcome in outcomes), default=0),
+            markdown=None if failed else str(self._out / entry.id / "document.md"),
+            cause=str(settled.cause) if failed else None,
+            cause_detail=settled.detail if failed else None,
+            skipped=skipped,
+        )
+
+
+def last_outcomes(ledger: Ledger, document_id: str) -> Sequence[Outcome]:
+    """The children of the newest attempt."""
+    attempts = ledger.attempts(document_id)
+    return attempts[-1].outcomes if attempts else ()
+
+
+@contextmanager
+def _interruptible(running: Running) -> Iterator[None]:
+    """Ctrl+C and SIGTERM end the run at once; what is finished is kept."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        running.parent.request_stop(at_once=True)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,156 @@
+"""`bulkhead doctor`: would this host work, and if not, what must change.
+
+Shell. Each check does what the daemon would do: it starts the zygote, converts the canary in a real child, asks the
+queue for its attributes, writes a probe into the store. A check that cannot be made because its setting is missing is
+told as `skipped`, never as good.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from daemon.canary import CANARY_TEXT, canary_pdf
+from daemon.children import ChildJob, Children, KillSwitch
+from daemon.clock import SystemClock
+from daemon.config import Settings
+from daemon.errors import BulkheadError, EngineError, ExitStatus, OperatorError
+from daemon.ledger_sqlite import SqliteLedger
+from daemon.model import Cause, MediaType
+from daemon.wiring import failpoint, ledger_path, open_queue, required_store, sizing_of
+
+
+class Verdict(StrEnum):
+    """What a check came to."""
+
+    GOOD = "good"
+    #: It would work, and something about it will hurt one day.
+    WARNING = "warning"
+    #: It would not work.
+    BAD = "bad"
+    #: Not checked: a setting is missing.
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the doctor's report."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+    #: What `bulkhead doctor` leaves with when this is the first bad one.
+    status: ExitStatus = ExitStatus.DONE
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Every finding, in the order in which the daemon would meet them."""
+    yield from _checked("failpoints", lambda: _failpoints(settings))
+    yield from _checked("sizing", lambda: _sizing(settings))
+    yield from _checked("state", lambda: _state(settings))
+    yield from _checked("engine", lambda: _engine(settings))
+    if settings.queue.url:
+        yield from _checked("queue", lambda: _queue(settings))
+    else:
+        yield Finding(check="queue", verdict=Verdict.SKIPPED, detail="queue.url is not set")
+    if settings.store.url:
+        yield from _checked("store", lambda: _store(settings))
+    else:
+        yield Finding(check="store", verdict=Verdict.SKIPPED, detail="store.url is not set")
+
+
+def _checked(check: str, findings: Callable[[], Iterator[tuple[Verdict, str]]]) -> Iterator[Finding]:
+    """The findings of one check; an error is its last one."""
+    try:
+        for verdict, detail in findings():
+            status = ExitStatus.CONFIGURATION if verdict is Verdict.BAD else ExitStatus.DONE
+            yield Finding(check=check, verdict=verdict, detail=detail, status=status)
+    except OperatorError as error:
+        yield Finding(check=check, verdict=Verdict.BAD, detail=str(error), status=error.status)
+    except BulkheadError as error:
+        yield Finding(check=check, verdict=Verdict.BAD, detail=str(error), status=ExitStatus.UNAVAILABLE)
+    except OSError as error:
+        detail = f"{error.strerror or error}: {error.filename or 'no file named'}"
+        yield Finding(check=check, verdict=Verdict.BAD, detail=detail, status=ExitStatus.CONFIGURATION)
+
+
+def _failpoints(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+    failpoint(settings)
+    if settings.allow_failpoints:
+        yield Verdict.WARNING, f"failpoints are allowed ({settings.failpoints or 'none set'}): this is a drill"
+    else:
+        yield Verdict.GOOD, "failpoints are off"
+
+
+def _sizing(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+    sizing = sizing_of(settings)
+    gib = sizing.memory_bytes_per_child / 2**30
+    yield Verdict.GOOD, f"{sizing.workers} workers of {sizing.threads} thread(s), {gib:.1f} GiB for each child"
+    for note in sizing.notes:
+        yield Verdict.WARNING, note
+
+
+def _state(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    ledger = SqliteLedger.open(ledger_path(settings))
+    try:
+        known = sum(ledger.counts().values())
+    finally:
+        ledger.close()
+    yield Verdict.GOOD, f"{ledger_path(settings)} can be written; it knows {known} documents"
+
+
+def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+    """The declared engine, warm, and the canary through a real child."""
+    clock = SystemClock()
+    sizing = sizing_of(settings)
+    children = Children(
+        settings=settings.model_copy(update={"threads": sizing.threads, "failpoints": ""}),
+        memory_bytes=sizing.memory_bytes_per_child,
+        scratch_root=settings.state_dir / "scratch-doctor",
+        clock=clock,
+    )
+    try:
+        manifest = children.start()
+        yield Verdict.GOOD, "declared: " + ", ".join(f"{name}={value}" for name, value in sorted(manifest.items()))
+        began = clock.monotonic()
+        job = ChildJob(document_id="canary", attempt=1, child=1, ocr=True, media_type=MediaType.PDF)
+        switch = KillSwitch()
+        try:
+            result = children.run(
+                job,
+                io.BytesIO(canary_pdf()),
+                deadline=began + settings.child.start_timeout_s,
+                switch=switch,
+                on_page=lambda _page, _pages: None,
+            )
+        finally:
+            switch.close()
+    finally:
+        children.stop()
+    if result.outcome.cause is not Cause.CONVERTED or result.conversion is None:
+        message = f"cannot convert the canary: {result.outcome.detail}"
+        raise EngineError(message)
+    if CANARY_TEXT not in result.conversion.artefacts["document.md"].decode():
+        message = "cannot convert the canary: its words did not come back; the engine on this host reads wrong"
+        raise EngineError(message)
+    yield Verdict.GOOD, f"the canary converted in a child of its own in {clock.monotonic() - began:.2f} s"
+
+
+def _queue(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+    queue = open_queue(settings)
+    try:
+        depth = queue.depth()
+        yield Verdict.GOOD, "reachable: " + ", ".join(f"{number} {name}" for name, number in depth.items())
+        for finding in queue.findings(settings):
+            yield Verdict.WARNING, finding
+    finally:
+        queue.close()
+
+
+def _store(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+    store = required_store(settings)
+    store.check()
+    yield Verdict.GOOD, f"{settings.store.url} can be written"

@@ -1,0 +1,65 @@
+"""`bulkhead run`: the daemon, from its settings to its last word.
+
+Shell. Refuses to start rather than to start wrong: queue, dead-letter queue, bucket, ledger and engine are tried before
+anything is received. SIGTERM and SIGINT drain; a second SIGINT does not wait.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+
+import structlog
+
+from daemon import __version__, alerts
+from daemon.config import Settings
+from daemon.errors import ConfigurationError
+from daemon.parent import Parent
+from daemon.wiring import assembled, open_queue, required_store
+
+log = structlog.get_logger()
+
+
+def run(settings: Settings) -> None:
+    """Be the daemon until told to stop. Raises `OperatorError` for a refused start."""
+    if not settings.queue.dead_letter_url:
+        message = (
+            "cannot start: queue.dead_letter_url is not set, and a failed document would have nowhere to go; "
+            "set BULKHEAD_QUEUE__DEAD_LETTER_URL"
+        )
+        raise ConfigurationError(message)
+    log.info("daemon.started", version=__version__, queue=settings.queue.url, store=settings.store.url)
+    with ExitStack() as stack:
+        alerts.configure(settings.sentry)
+        stack.callback(alerts.flush)
+        queue = open_queue(settings)
+        stack.callback(queue.close)
+        for finding in queue.findings(settings):
+            log.warning("queue.finding", detail=finding)
+        store = required_store(settings)
+        store.check()
+        running = stack.enter_context(assembled(settings, queue=queue, store=store))
+        stack.enter_context(_signals(running.parent))
+        running.parent.run()
+    log.info("daemon.stopped")
+
+
+@contextmanager
+def _signals(parent: Parent) -> Iterator[None]:
+    """SIGTERM and the first SIGINT drain; the second SIGINT ends everything at once."""
+    interrupts = 0
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupts
+        del frame
+        interrupts += number == signal.SIGINT
+        parent.request_stop(at_once=interrupts > 1)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

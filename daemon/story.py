@@ -1,0 +1,124 @@
+"""What an operator asks of the ledger: `bulkhead status` and `bulkhead explain`.
+
+Shell. Reads only, beside a running daemon; plain values out, so that `--json` and the tables show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from daemon.errors import ResourceError
+from daemon.ledger import Ledger
+from daemon.model import Attempt, Outcome, Settled
+
+
+def status(ledger: Ledger, *, now: datetime) -> dict[str, object]:
+    """What runs now, how many documents are in which state, and what ended last."""
+    return {
+        "documents": dict(ledger.counts()),
+        "running": [_running(attempt, now) for attempt in ledger.running()],
+        "recent": [_settled(settled) for settled in ledger.recent(limit=10)],
+    }
+
+
+def _running(attempt: Attempt, now: datetime) -> dict[str, object]:
+    return {
+        "document_id": attempt.document_id,
+        "attempt": attempt.number,
+        "host": attempt.holder.host,
+        "pid": attempt.holder.pid,
+        "started_at": attempt.started_at.isoformat(),
+        "running_s": round((now - attempt.started_at).total_seconds(), 1),
+        "lease_left_s": round((attempt.lease_until - now).total_seconds(), 1),
+    }
+
+
+def _settled(settled: Settled) -> dict[str, object]:
+    return {
+        "document_id": settled.document_id,
+        "status": str(settled.status),
+        "settled_at": settled.settled_at.isoformat(),
+        "pages": settled.pages,
+        "pages_by_state": dict(settled.pages_by_state),
+        "cause": str(settled.cause),
+        "detail": settled.detail,
+        "manifest": settled.manifest,
+    }
+
+
+def explain(ledger: Ledger, wanted: str) -> dict[str, object]:
+    """The whole story of one document: every attempt, every child, and how it ended.
+
+    `wanted` is an id, the beginning of one, or a URI. Raises `ResourceError` when it names no document or several.
+    """
+    found = ledger.find(wanted)
+    if not found:
+        message = f"cannot explain {wanted}: the ledger knows no document with this id, beginning of an id, or URI"
+        raise ResourceError(message)
+    if len(found) > 1:
+        names = ", ".join(document.id for document in found[:5])
+        message = f"cannot explain {wanted}: {len(found)} documents match ({names}); give a whole id"
+        raise ResourceError(message)
+    document = found[0]
+    settled = ledger.settled(document.id)
+    return {
+        "document_id": document.id,
+        "uri": document.uri,
+        "version_id": document.version_id,
+        "etag": document.etag,
+        "options": {"ocr": document.options.ocr},
+        "attempts": [_attempt(attempt) for attempt in ledger.attempts(document.id)],
+        "settled": None if settled is None else _settled(settled),
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, object]:
+    return {
+        "attempt": attempt.number,
+        "host": attempt.holder.host,
+        "boot_id": attempt.holder.boot_id,
+        "invocation": attempt.holder.invocation,
+        "pid": attempt.holder.pid,
+        "started_at": attempt.started_at.isoformat(),
+        "lease_until": attempt.lease_until.isoformat(),
+        "ended_at": None if attempt.ended_at is None else attempt.ended_at.isoformat(),
+        "children": [_outcome(outcome) for outcome in attempt.outcomes],
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, object]:
+    return {
+        "child": outcome.child,
+        "cause": str(outcome.cause),
+        "detail": outcome.detail,
+        "ocr": outcome.ocr,
+        "signal": outcome.signal,
+        "stage": None if outcome.stage is None else str(outcome.stage),
+        "page": outcome.page,
+        "elapsed_s": round(outcome.elapsed_s, 3),
+        "peak_rss_bytes": outcome.peak_rss_bytes,
+        "traceback": outcome.traceback,
+        "stderr_tail": outcome.stderr_tail,
+    }
+
+
+def told(story: Mapping[str, object]) -> list[str]:
+    """An explanation as sentences, for a terminal."""
+    lines = [f"{story['document_id']}", f"  from {story['uri']}"]
+    attempts = story["attempts"]
+    assert isinstance(attempts, list), "explain gives a list"
+    for attempt in attempts:
+        ended = attempt["ended_at"] or "never: its parent died, or it runs now"
+        lines.append(f"  attempt {attempt['attempt']} on {attempt['host']} (pid {attempt['pid']})")
+        lines.append(f"    began {attempt['started_at']}, ended {ended}")
+        for child in attempt["children"]:
+            who = f"child {child['child']}" if child["child"] else "no child"
+            lines.append(f"    {who}: {child['cause']}: {child['detail'] or 'all pages accounted for'}")
+            lines += [f"      | {line}" for line in str(child["traceback"]).splitlines()[:12]]
+    settled = story["settled"]
+    if isinstance(settled, Mapping):
+        lines.append(f"  {settled['status']} at {settled['settled_at']}: {settled['detail'] or settled['manifest']}")
+    else:
+        lines.append("  not settled yet")
+    return lines

@@ -1,0 +1,182 @@
+"""From settings to a running daemon: opens the edges in order, and gives them back in reverse.
+
+Shell. The only place where the real edges are made. What is refused is refused here, before any message is
+received: a second instance, a missing queue or bucket, an engine that is not the declared one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from daemon import failpoints, faults, host
+from daemon.attempt import DocumentEnded
+from daemon.children import Children, KillSwitch
+from daemon.clock import SystemClock
+from daemon.config import Settings
+from daemon.delivery import Delivery
+from daemon.edges import Edges, Limits
+from daemon.errors import ConfigurationError, WorldError
+from daemon.fetch import Fetcher
+from daemon.heartbeat import Heartbeat
+from daemon.ledger import Ledger
+from daemon.ledger_sqlite import SqliteLedger
+from daemon.lock import instance_lock
+from daemon.model import Message
+from daemon.parent import Parent
+from daemon.queue import Queue
+from daemon.sizing import Sizing, size
+from daemon.sqs import SqsQueue
+from daemon.store import Store, open_store
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A daemon with warm children that has not received anything yet."""
+
+    parent: Parent
+    ledger: Ledger
+    children: Children
+    sizing: Sizing
+    engine: Mapping[str, object]
+
+
+def ledger_path(settings: Settings) -> Path:
+    """Where the ledger of this host lies."""
+    return settings.state_dir / "ledger.db"
+
+
+def open_queue(settings: Settings) -> SqsQueue:
+    """The SQS queue that the settings name. Raises `ConfigurationError` when they name none."""
+    if not settings.queue.url:
+        message = "cannot reach a queue: queue.url is not set; set BULKHEAD_QUEUE__URL or [queue] url in the TOML file"
+        raise ConfigurationError(message)
+    return SqsQueue(settings.queue, clock=SystemClock())
+
+
+def required_store(settings: Settings) -> Store:
+    """The store that the settings name. Raises `ConfigurationError` when they name none."""
+    if not settings.store.url:
+        message = (
+            "cannot publish results: store.url is not set; set BULKHEAD_STORE__URL to s3://bucket/prefix or a folder"
+        )
+        raise ConfigurationError(message)
+    return open_store(settings.store)
+
+
+def sizing_of(settings: Settings) -> Sizing:
+    """How many workers fit on this host; what was clamped is said in its notes."""
+    return size(
+        cpus=host.usable_cpus(),
+        memory_bytes=host.usable_memory_bytes(),
+        workers=settings.workers,
+        threads=settings.threads,
+        memory_per_child_bytes=settings.child.memory_bytes,
+    )
+
+
+@contextmanager
+def assembled(
+    settings: Settings,
+    *,
+    queue: Queue,
+    store: Store,
+    on_ended: Callable[[DocumentEnded], None] = lambda _: None,
+    on_released: Callable[[Message, WorldError], None] = lambda _message, _error: None,
+) -> Iterator[Running]:
+    """Everything between `queue` and `store`, warm; ended and closed on leaving, whatever happens.
+
+    Raises `OperatorError` when a person must change something first.
+    """
+    clock = SystemClock()
+    with ExitStack() as stack:
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(instance_lock(settings.state_dir / "instance.lock"))
+        sizing = sizing_of(settings)
+        for note in sizing.notes:
+            log.warning("sizing.clamped", detail=note)
+        holder = host.holder()
+        ledger = SqliteLedger.open(ledger_path(settings))
+        stack.callback(ledger.close)
+        broken = ledger.break_leases(host=holder.host, invocation=holder.invocation, now=clock.now())
+        if broken:
+            log.warning("lease.broken", attempts=broken, detail="left by an earlier parent of this host that died")
+        children = Children(
+            settings=settings.model_copy(update={"threads": sizing.threads}),
+            memory_bytes=sizing.memory_bytes_per_child,
+            scratch_root=settings.state_dir / "scratch",
+            clock=clock,
+        )
+        stack.callback(children.stop)
+        engine = children.start()
+        log.info("engine.declared", **_flat(engine))
+        heartbeat = Heartbeat(
+            queue=queue,
+            ledger=ledger,
+            clock=clock,
+            visibility_s=settings.queue.visibility_s,
+            interval_s=settings.queue.heartbeat_s,
+        )
+        edges = Edges(
+            queue=queue,
+            ledger=ledger,
+            source=Fetcher(
+                settings.fetch, store_settings=settings.store, scratch=settings.state_dir / "scratch", clock=clock
+            ),
+            converter=children,
+            store=store,
+            heartbeat=heartbeat,
+            clock=clock,
+            failpoint=failpoint(settings),
+        )
+        yield Running(
+            parent=Parent(
+                edges,
+                delivery=Delivery(edges, limits=_limits(settings), holder=holder, on_ended=on_ended),
+                workers=sizing.workers,
+                drain_s=settings.drain_s,
+                release_delay_s=settings.retry.release_delay_s,
+                new_switch=KillSwitch,
+                on_released=on_released,
+            ),
+            ledger=ledger,
+            children=children,
+            sizing=sizing,
+            engine=engine,
+        )
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        document_timeout_s=settings.child.document_timeout_s,
+        lease_s=settings.queue.visibility_s,
+        max_attempts=settings.retry.max_attempts,
+    )
+
+
+def failpoint(settings: Settings) -> Callable[[str, str | None, int | None], None]:
+    """What is called between two steps: nothing, unless failpoints are allowed and one matches.
+
+    Raises `ConfigurationError` when the text cannot be read.
+    """
+    try:
+        points = failpoints.parse(settings.failpoints) if settings.allow_failpoints else ()
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+    def between_steps(name: str, document_id: str | None, attempt: int | None) -> None:
+        for point in failpoints.matching(points, failpoints.Point(name), doc=document_id, attempt=attempt):
+            faults.fire(point)
+
+    return between_steps
+
+
+def _flat(engine: Mapping[str, object]) -> dict[str, object]:
+    """The engine's manifest as fields of one log line; names of its parts are the keys."""
+    return {str(name): value for name, value in engine.items()}
