@@ -204,7 +204,7 @@ class Message:
     body: str
     #: ApproximateReceiveCount: counts released deliveries too, so it decides nothing.
     receive_count: int
-    #: Monotonic instant of the receive call's return; SQS hides a message 12 h from there at most.
+    #: Monotonic instant just before the call that received it, so never later than SQS's own count of 12 h.
     received_monotonic_s: float
 
 

@@ -9,9 +9,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Protocol
 
+from daemon.errors import LeaseLostError
 from daemon.model import Cause, Message
+
+#: SQS hides a message this long at most, counted from its receipt; extending does not reset it.
+MAX_HIDDEN_S = 43_200
+#: Ours ends earlier: the clocks of two machines, and the time that a call takes.
+HIDDEN_MARGIN_S = 30
+
+
+def clipped_visibility_s(message: Message, visibility_s: float, *, monotonic_s: float) -> int:
+    """`visibility_s` in whole seconds, cut to what is left of the 12 h at the monotonic instant `monotonic_s`.
+
+    Raises `LeaseLostError` when nothing is left.
+    """
+    left_s = int(message.received_monotonic_s + MAX_HIDDEN_S - HIDDEN_MARGIN_S - monotonic_s)
+    if left_s < 1:
+        raise LeaseLostError(
+            f"cannot keep message {message.message_id}: it was received 12 h ago, and SQS hides nothing longer; "
+            "it will be delivered again"
+        )
+    return min(ceil(visibility_s), left_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +75,7 @@ class Queue(Protocol):
         ...
 
     def send(self, body: str) -> str:
-        """Enqueue a body; returns the message id. Raises `ConfigurationError` when it is beyond the queue's size limit."""
+        """Enqueue a body; returns the message id. Raises `ConfigurationError` when the queue takes no such body."""
         ...
 
     def dead_letter(self, letter: DeadLetter) -> None:
