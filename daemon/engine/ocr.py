@@ -1,0 +1,205 @@
+"""Text out of pictures: which parts of a page need it, which way up, and what they say.
+
+Engine. A Docling OCR stage in two halves, because layout lies between them: `look` finds the lines of a page
+without text and turns it upright, the stage itself reads the lines. A part that the text layer covers is
+not read again; small pictures are decoration. With OCR off neither half is entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from docling.datamodel.accelerator_options import AcceleratorOptions
+from docling.datamodel.base_models import Cluster, Page
+from docling.datamodel.document import ConversionResult
+from docling.datamodel.pipeline_options import OcrMode, OcrOptions
+from docling.models.base_ocr_model import BaseOcrModel
+from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel
+from docling_core.types.doc.page import BoundingRectangle, TextCell
+
+from daemon.engine.api import Progress
+from daemon.engine.pages import Line, SourcePage, clean, visible
+from daemon.engine.reader import Reader, turn_picture, turn_quad
+from daemon.engine.regions import (
+    covered_share,
+    disjoint,
+    free_text_from_pictures,
+    keep_text_of_bare_page,
+    paragraphs,
+    whole,
+)
+from daemon.model import Stage
+
+#: Least confidence of a line that is kept; RapidOCR's own default.
+_LEAST_CONFIDENCE = 0.5
+#: Smaller pictures are decoration, in points.
+_LEAST_EDGE_PT = 24.0
+_LEAST_AREA_PT2 = 2_000.0
+#: A picture with this share of it under visible text is that text's background.
+_BACKGROUND = 0.1
+#: Pictures that together cover this share of a page are read as a whole page.
+_WHOLE_PAGE = 0.7
+#: Below this share of ink nobody searches for text.
+_LEAST_INK = 2e-4
+
+
+class ReaderOptions(OcrOptions):  # type: ignore[misc]
+    """No choices: RapidOCR on onnxruntime with the models of the wheel."""
+
+    kind: ClassVar[str] = "bulkhead_rapidocr"
+    lang: list[str] = []  # noqa: RUF012 - a pydantic field
+    mode: OcrMode = OcrMode.PDF_AWARE_LAYOUT_REGIONS
+
+
+class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
+    """Docling's OCR stage."""
+
+    def __init__(self, *, options: ReaderOptions, reader: Reader | None) -> None:
+        """With `reader` None the stage is off."""
+        super().__init__(
+            enabled=reader is not None,
+            artifacts_path=None,
+            options=options,
+            accelerator_options=AcceleratorOptions(num_threads=1, device="cpu"),
+        )
+        self._reader = reader
+        #: Replaced for each document.
+        self.progress: Progress | None = None
+
+    @classmethod
+    def get_options_type(cls) -> type[OcrOptions]:
+        """Docling asks for it."""
+        return ReaderOptions
+
+    def look(self, page: SourcePage) -> None:
+        """Before layout: find the lines of a page that has no text of its own, and turn the page upright."""
+        if self._reader is None or not needs_reading(page):
+            return
+        self._announce(page)
+        picture, scale = page.picture()
+        quads = self._reader.find(picture)
+        degrees = self._reader.turn_needed(picture, quads)
+        if degrees:
+            quads = [turn_quad(quad, degrees, picture.shape) for quad in quads]
+            picture = turn_picture(picture, degrees)
+            page.turn(degrees)
+            page.notes.remarks.append(f"turned by {degrees} degrees to be read")
+        page.lines = [self._line(picture, quad, scale, (0.0, 0.0)) for quad in quads]
+
+    def __call__(self, conv_res: ConversionResult, page_batch: Iterable[Page]) -> Iterable[Page]:
+        """Read the lines, join them with the text layer's cells, and mend the clusters where text came up."""
+        for page in page_batch:
+            if self._reader is not None:
+                self._read_page(conv_res, page, page._backend)  # noqa: SLF001 - Docling's stages reach the backend so
+            yield page
+
+    def _read_page(self, conv_res: ConversionResult, page: Page, source: SourcePage) -> None:
+        assert self._reader is not None
+        lines = source.lines
+        if lines is None:
+            lines = self._lines_in_pictures(source)
+        if not lines:
+            return
+        self._announce(source)
+        for line, (text, confidence) in zip(lines, self._reader.read([line.picture for line in lines]), strict=True):
+            line.text, line.confidence = clean(text).strip(), confidence
+        kept = [line for line in lines if line.text and line.confidence >= _LEAST_CONFIDENCE]
+        if not kept:
+            return
+        source.notes.engines["ocr"] = "rapidocr"
+        self.post_process_cells([_cell(number, line) for number, line in enumerate(kept)], page, conv_res)
+        if page.predictions.layout is not None:
+            page.predictions.layout.clusters = _mend(page.predictions.layout.clusters, kept)
+
+    def _lines_in_pictures(self, page: SourcePage) -> list[Line]:
+        """Lines in those pictures of a page with text that the text does not cover."""
+        assert self._reader is not None
+        lines: list[Line] = []
+        for box in picture_regions(page):
+            self._announce(page)
+            picture, scale = page.picture(box)
+            quads = self._reader.find(picture)
+            lines.extend(self._line(picture, quad, scale, (max(0.0, box.l), max(0.0, box.t))) for quad in quads)
+        return lines
+
+    def _line(self, picture: np.ndarray, quad: np.ndarray, scale: float, origin: tuple[float, float]) -> Line:
+        assert self._reader is not None
+        (l, t), (r, b) = quad.min(axis=0) / scale, quad.max(axis=0) / scale
+        box = BoundingBox(
+            l=float(l) + origin[0],
+            t=float(t) + origin[1],
+            r=float(r) + origin[0],
+            b=float(b) + origin[1],
+            coord_origin=CoordOrigin.TOPLEFT,
+        )
+        return Line(box=box, picture=self._reader.cut(picture, quad))
+
+    def _announce(self, page: SourcePage) -> None:
+        if self.progress is not None:
+            self.progress.stage(Stage.OCR, page.number)
+
+
+def needs_reading(page: SourcePage) -> bool:
+    """Whether a page has no text of its own, and ink; a fair hidden layer of a scan counts as text."""
+    cells = list(page.get_text_cells())
+    if any(visible(cell) for cell in cells):
+        return False
+    if fair_text(cell.text for cell in cells):
+        page.notes.remarks.append("hidden text layer of a scan")
+        return False
+    page.notes.ink = page.ink()
+    return page.notes.ink >= _LEAST_INK
+
+
+def fair_text(texts: Iterable[str]) -> bool:
+    """Whether a hidden layer looks like language: enough of it, and most of its tokens are words or numbers."""
+    tokens = " ".join(texts).split()
+    words = sum(token.strip(".,;:!?()[]\"'«»-–—").isalnum() for token in tokens)  # noqa: RUF001 - dashes as printed
+    return len(tokens) >= 20 and words > 0.7 * len(tokens)  # noqa: PLR2004 - a caption's worth; most of them
+
+
+def picture_regions(page: SourcePage) -> list[BoundingBox]:
+    """Pictures on a page with text that may hold text of their own; none for decoration and backgrounds."""
+    size = page.get_size()
+    texts = [cell.to_bounding_box().to_top_left_origin(size.height) for cell in page.get_text_cells() if cell.text.strip()]
+    regions = [
+        box
+        for box in page.get_bitmap_rects()
+        if min(box.width, box.height) >= _LEAST_EDGE_PT
+        and box.area() >= _LEAST_AREA_PT2
+        and covered_share(box, texts) < _BACKGROUND
+    ]
+    if covered_share(whole(size), disjoint(regions)) > _WHOLE_PAGE:
+        return [whole(size)]
+    return [box for box in disjoint(regions) if page.ink(box) >= _LEAST_INK]
+
+
+def _cell(number: int, line: Line) -> TextCell:
+    return TextCell(
+        index=number,
+        text=line.text,
+        orig=line.text,
+        confidence=line.confidence,
+        from_ocr=True,
+        rect=BoundingRectangle.from_bounding_box(line.box),
+    )
+
+
+def _mend(clusters: list[Cluster], lines: list[Line]) -> list[Cluster]:
+    """Clusters after text was found: no picture hides it, none of it is alone, not all of it is furniture."""
+    mended = free_text_from_pictures(clusters, lines)
+    loose = [line for line in lines if covered_share(line.box, (c.bbox for c in mended)) < 0.2]  # noqa: PLR2004 - Docling's own bound for a cell's cluster
+    first = max((c.id for c in mended), default=-1) + 1
+    mended += [
+        Cluster(id=first + n, label=DocItemLabel.TEXT, bbox=box, confidence=1.0) for n, box in enumerate(paragraphs(loose))
+    ]
+    keep_text_of_bare_page(mended)
+    return mended
+
+
+def states(cells: Iterable[Any]) -> tuple[bool, bool]:
+    """Whether a page has text from its own layer, and text that was read from its picture."""
+    written = [cell for cell in cells if cell.text.strip()]
+    return any(not cell.from_ocr for cell in written), any(cell.from_ocr for cell in written)

@@ -1,0 +1,171 @@
+"""RapidOCR as three plain functions: find lines, tell which way is up, read lines.
+
+Engine. Lines are searched once per region, on a picture made smaller and never larger (RapidOCR's default
+blows a strip up to 736 px high: seven seconds for a logo), and cut out of the full picture for recognition.
+Pictures are RGB; quads are four corners, clockwise from the text's own top left, in pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+
+from daemon.engine.budget import DETECTION_EDGE_PX
+from daemon.errors import EngineError
+
+#: Characters that a recogniser must know before it may claim a language.
+_ALPHABETS = {
+    "en": "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+    "zh": "的一是不了人我在有他這这中大来上國国",
+    "ja": "のにはをたがでてとしれさアイウエオ",
+    "fr": "àâçéèêëîïôùûœ",
+    "de": "äöüßÄÖÜ",
+    "es": "áéíóúñ¿¡",
+    "it": "àèéìòù",
+    "pt": "ãõáéíóúâêôç",
+}
+#: Fewer lines than this say nothing about a page's direction.
+_SAMPLE = 6
+#: A corner box this much longer than it is high is a line, not a blot.
+_ELONGATED = 1.8
+#: How much surer the recogniser must be in another direction before a page is turned.
+_MARGIN = 0.05
+
+
+class Reader:
+    """RapidOCR's detector, direction classifier and recogniser, loaded from the wheel."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        """Load the three models. Raises EngineError when one is missing or cannot read `languages`."""
+        try:
+            from rapidocr import RapidOCR  # noqa: PLC0415 - must follow runtime.prepare
+            from rapidocr.ch_ppocr_rec import TextRecInput  # noqa: PLC0415
+            from rapidocr.utils.process_img import get_rotate_crop_image  # noqa: PLC0415
+        except ImportError as error:
+            raise EngineError(f"cannot load the engine: package rapidocr is missing ({error})") from error
+        parameters = {
+            "Global.log_level": "critical",
+            "Det.limit_type": "max",
+            "Det.limit_side_len": DETECTION_EDGE_PX,
+        }
+        engine = RapidOCR(params=parameters)
+        try:
+            # RapidOCR loads on first use, in a child; we load here, once.
+            self._detect: Any = engine._load_det_model()  # noqa: SLF001
+            self._classify: Any = engine._load_cls_model()  # noqa: SLF001
+            self._recognise: Any = engine._load_rec_model()  # noqa: SLF001
+        except OSError as error:
+            raise EngineError(f"cannot load the engine: a model of package rapidocr is missing ({error})") from error
+        self._input = TextRecInput
+        self._cut = get_rotate_crop_image
+        self._check_languages(languages)
+
+    def _check_languages(self, languages: Sequence[str]) -> None:
+        known = set(self._recognise.postprocess_op.character)
+        for language in languages:
+            alphabet = _ALPHABETS.get(language)
+            if alphabet is None:
+                listed = ", ".join(sorted(_ALPHABETS))
+                raise EngineError(f"cannot promise OCR in {language!r}: known languages are {listed} (engine.languages)")
+            missing = "".join(c for c in alphabet if c not in known)
+            if missing:
+                detail = f"the model of package rapidocr lacks {missing!r} (engine.languages)"
+                raise EngineError(f"cannot promise OCR in {language!r}: {detail}")
+
+    def find(self, picture: np.ndarray) -> list[np.ndarray]:
+        """Quads of the text lines in a picture, top to bottom."""
+        if min(picture.shape[:2]) < 8:  # noqa: PLR2004 - no letter is that small
+            return []
+        found = self._detect(np.ascontiguousarray(picture[:, :, ::-1]))
+        return [] if found.boxes is None else [np.asarray(quad, dtype=np.float32) for quad in found.boxes]
+
+    def cut(self, picture: np.ndarray, quad: np.ndarray) -> np.ndarray:
+        """The line in a quad, upright; a standing one is laid down."""
+        return np.ascontiguousarray(self._cut(picture, quad.copy()))
+
+    def read(self, lines: Sequence[np.ndarray]) -> list[tuple[str, float]]:
+        """Text and confidence (0 to 1) of each line picture."""
+        usable = [line if min(line.shape[:2]) > 0 else np.full((8, 8, 3), 255, np.uint8) for line in lines]
+        if not usable:
+            return []
+        result = self._recognise(self._input(img=[np.ascontiguousarray(line[:, :, ::-1]) for line in usable]))
+        return [(str(text), float(score)) for text, score in zip(result.txts, result.scores, strict=True)]
+
+    def turn_needed(self, picture: np.ndarray, quads: Sequence[np.ndarray]) -> int:
+        """Degrees clockwise (0, 90, 180, 270) by which the picture must be turned to be read.
+
+        The direction classifier proposes, the recogniser's confidence decides: a page of vertical writing
+        or of noise stays as it is.
+        """
+        standing = [quad for quad in quads if _height(quad) > _ELONGATED * _width(quad)]
+        lying = [quad for quad in quads if _width(quad) > _ELONGATED * _height(quad)]
+        if len(standing) > len(lying):
+            sample = _longest(standing)
+            # `cut` lays a standing line down by a quarter turn against the clock.
+            laid = [self.cut(picture, quad) for quad in sample]
+            against, clockwise = self._confidence(laid), self._confidence([_half_turn(line) for line in laid])
+            if max(against, clockwise) < 0.5:  # noqa: PLR2004 - neither reads: not turned text
+                return 0
+            return 270 if against > clockwise else 90
+        sample = _longest(lying)
+        lines = [self.cut(picture, quad) for quad in sample]
+        if not lines or not self._seems_upside_down(lines):
+            return 0
+        upright, upside_down = self._confidence(lines), self._confidence([_half_turn(line) for line in lines])
+        return 180 if upside_down > upright + _MARGIN else 0
+
+    def _seems_upside_down(self, lines: Sequence[np.ndarray]) -> bool:
+        votes = self._classify([np.ascontiguousarray(line[:, :, ::-1]) for line in lines]).cls_res
+        return sum(label == "180" for label, _ in votes) * 2 >= len(votes)
+
+    def _confidence(self, lines: Sequence[np.ndarray]) -> float:
+        """Mean confidence over the characters read."""
+        read = self.read(lines)
+        weight = sum(len(text) for text, _ in read)
+        return sum(len(text) * score for text, score in read) / weight if weight else 0.0
+
+    def warm_up(self) -> None:
+        """One run of each network on a blank picture."""
+        blank = np.full((64, 320, 3), 255, dtype=np.uint8)
+        self.find(blank)
+        self._classify([blank])
+        self.read([blank])
+
+
+def turn_quad(quad: np.ndarray, degrees: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Where a quad lies after its picture, of `shape` (height, width), was turned clockwise."""
+    height, width = shape[:2]
+    x, y = quad[:, 0], quad[:, 1]
+    if degrees == 90:  # noqa: PLR2004
+        points, first = np.stack([height - y, x], axis=1), 1
+    elif degrees == 180:  # noqa: PLR2004
+        points, first = np.stack([width - x, height - y], axis=1), 2
+    elif degrees == 270:  # noqa: PLR2004
+        points, first = np.stack([y, width - x], axis=1), -1
+    else:
+        return quad
+    return np.roll(points, first, axis=0).astype(np.float32)
+
+
+def turn_picture(picture: np.ndarray, degrees: int) -> np.ndarray:
+    """The picture turned clockwise."""
+    return np.ascontiguousarray(np.rot90(picture, -(degrees // 90) % 4))
+
+
+def _half_turn(line: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(cv2.rotate(line, cv2.ROTATE_180))
+
+
+def _longest(quads: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return sorted(quads, key=lambda quad: -max(_width(quad), _height(quad)))[:_SAMPLE]
+
+
+def _width(quad: np.ndarray) -> float:
+    return float(max(np.linalg.norm(quad[0] - quad[1]), np.linalg.norm(quad[3] - quad[2])))
+
+
+def _height(quad: np.ndarray) -> float:
+    return float(max(np.linalg.norm(quad[0] - quad[3]), np.linalg.norm(quad[1] - quad[2])))

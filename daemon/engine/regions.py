@@ -1,0 +1,119 @@
+"""Geometry of regions on a page: which overlap, which lines belong together, which picture hides text.
+
+Engine, but pure: boxes in, boxes out, all in points with the origin at the top left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from docling.datamodel.base_models import Cluster
+from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel, Size
+
+from daemon.engine.pages import Line
+
+#: A picture of whose area text lines cover more than this is text with something around it.
+_TEXT_IN_PICTURE = 0.15
+#: What Docling's Markdown leaves out.
+_FURNITURE = frozenset({DocItemLabel.PAGE_HEADER, DocItemLabel.PAGE_FOOTER})
+
+
+def union(boxes: Iterable[BoundingBox]) -> BoundingBox:
+    """The smallest box around all; there must be one."""
+    listed = list(boxes)
+    return BoundingBox(
+        l=min(b.l for b in listed),
+        t=min(b.t for b in listed),
+        r=max(b.r for b in listed),
+        b=max(b.b for b in listed),
+        coord_origin=CoordOrigin.TOPLEFT,
+    )
+
+
+def merge_clusters(clusters: Sequence[Cluster]) -> list[Cluster]:
+    """Drop what repeats: of two boxes that lie in each other, the surer one stays, grown where both agree.
+
+    A network that is asked for every class by itself reports one paragraph several times.
+    """
+    kept: list[Cluster] = []
+    for cluster in sorted(clusters, key=lambda c: (-c.confidence, c.bbox.t, c.bbox.l)):
+        for other in kept:
+            if _mostly_within(cluster.bbox, other.bbox) or _mostly_within(other.bbox, cluster.bbox):
+                if cluster.label == other.label:
+                    other.bbox = union((cluster.bbox, other.bbox))
+                    break
+                if DocItemLabel.PICTURE not in {cluster.label, other.label}:
+                    break
+        else:
+            kept.append(cluster)
+    for number, cluster in enumerate(kept):
+        cluster.id = number
+    return kept
+
+
+def disjoint(boxes: Sequence[BoundingBox]) -> list[BoundingBox]:
+    """Boxes that overlap are joined until none does."""
+    pending = list(boxes)
+    result: list[BoundingBox] = []
+    while pending:
+        box = pending.pop()
+        touching = [other for other in result if box.overlaps(other)]
+        if touching:
+            result = [other for other in result if other not in touching]
+            pending.append(union([box, *touching]))
+        else:
+            result.append(box)
+    return sorted(result, key=lambda b: (b.t, b.l))
+
+
+def free_text_from_pictures(clusters: Sequence[Cluster], lines: Sequence[Line]) -> list[Cluster]:
+    """The clusters without those pictures that are really text: Docling's Markdown leaves out a picture's text."""
+    return [c for c in clusters if c.label is not DocItemLabel.PICTURE or _cover(c.bbox, lines) < _TEXT_IN_PICTURE]
+
+
+def keep_text_of_bare_page(clusters: Sequence[Cluster]) -> None:
+    """Where all text of a page was taken for header or footer, it is the page's text after all; in place."""
+    texts = [c for c in clusters if c.label is not DocItemLabel.PICTURE]
+    if texts and all(c.label in _FURNITURE for c in texts):
+        for cluster in texts:
+            cluster.label = DocItemLabel.TEXT
+
+
+def paragraphs(lines: Sequence[Line]) -> list[BoundingBox]:
+    """Boxes around lines that follow each other closely: paragraphs of text that no layout box holds."""
+    groups: list[list[BoundingBox]] = []
+    for box in sorted((line.box for line in lines), key=lambda b: (b.t, b.l)):
+        for group in groups:
+            if _follows(group[-1], box):
+                group.append(box)
+                break
+        else:
+            groups.append([box])
+    return [union(group) for group in groups]
+
+
+def covered_share(box: BoundingBox, others: Iterable[BoundingBox]) -> float:
+    """Share of `box` that `others` cover, overlaps among them counted twice."""
+    return sum(box.intersection_area_with(other) for other in others) / max(box.area(), 1e-6)
+
+
+def whole(size: Size) -> BoundingBox:
+    """The page itself."""
+    return BoundingBox(l=0, t=0, r=size.width, b=size.height, coord_origin=CoordOrigin.TOPLEFT)
+
+
+def _mostly_within(inner: BoundingBox, outer: BoundingBox) -> bool:
+    return bool(inner.area() > 0 and inner.intersection_over_self(outer) > 0.7)  # noqa: PLR2004 - most of it
+
+
+def _cover(box: BoundingBox, lines: Sequence[Line]) -> float:
+    return covered_share(box, (line.box for line in lines))
+
+
+def _follows(upper: BoundingBox, lower: BoundingBox) -> bool:
+    """Whether `lower` is the next line of the same paragraph: near, about as high, and below most of it."""
+    height = min(upper.height, lower.height)
+    shared = min(upper.r, lower.r) - max(upper.l, lower.l)
+    near = -0.5 * height < lower.t - upper.b < 0.8 * height
+    alike = max(upper.height, lower.height) < 1.6 * height  # noqa: PLR2004 - ascenders and descenders
+    return near and alike and shared > 0.5 * min(upper.width, lower.width)
