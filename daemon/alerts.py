@@ -3,12 +3,15 @@
 Edge. Off without a DSN. Uses a client of its own, with no integration, no hook into logging or exceptions, no
 breadcrumb and no local variable: an event is built here, field by field, and each field passes
 `redact.scrub`. Sending happens in the SDK's thread; an alert that cannot be delivered is dropped and logged, and
-neither a dead nor a silent endpoint delays the daemon beyond `FLUSH_S`, once, at its end.
+neither a dead nor a silent endpoint delays the daemon beyond `FLUSH_S`, once, at its end. Every ERROR line of the
+log is an alert, since both mean that a person must act.
 """
 
 from __future__ import annotations
 
+import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +24,7 @@ from daemon import __version__
 from daemon.config import SentrySettings
 from daemon.errors import ConfigurationError
 from daemon.events import EventName
+from daemon.log import tell_errors_to
 from daemon.redact import scrub, scrub_text
 
 log = structlog.get_logger()
@@ -34,6 +38,10 @@ _KEPT = frozenset({
     "event_id", "timestamp", "level", "message", "tags", "extra", "fingerprint",
     "environment", "release", "server_name", "platform", "sdk",
 })  # fmt: skip
+
+
+#: Fields of a log line that an alert says otherwise.
+_NOT_TAGS = frozenset({"at", "level", "event", "detail", "message", "exc_info", "name", "fingerprint", "error"})
 
 
 @dataclass(slots=True)
@@ -91,6 +99,7 @@ def configure(settings: SentrySettings, *, release: str = __version__) -> None:
         )
     except ValueError as error:  # the SDK's BadDsn; its text holds the DSN
         raise ConfigurationError("cannot send alerts: sentry.dsn is no DSN; copy it again from Sentry") from error
+    tell_errors_to(from_line)
 
 
 def alert(
@@ -107,6 +116,45 @@ def alert(
     Events with the same `name` and `fingerprint` become one issue. `error` adds its type and traceback,
     without local variables.
     """
+    _send(name, message, fingerprint=fingerprint, level=level, error=error, tags=tags)
+
+
+def from_line(line: Mapping[str, Any]) -> None:
+    """The alert of an ERROR line; same event and cause make one issue, whatever the document."""
+    fields = {
+        key: value for key, value in line.items() if key not in _NOT_TAGS and isinstance(value, str | int | float)
+    }
+    told = line.get("exc_info")
+    error = told if isinstance(told, BaseException) else sys.exc_info()[1] if told else None
+    detail = str(line.get("detail") or line.get("message") or error or "")
+    _send(
+        line["event"],
+        f"{line['event']}: {detail}" if detail else line["event"],
+        fingerprint=(str(line["cause"]),) if line.get("cause") else (),
+        level="error",
+        error=error,
+        tags=fields,
+    )
+
+
+def flush(*, timeout_s: float = FLUSH_S) -> None:
+    """Let waiting alerts leave for up to `timeout_s`, then turn alerts off."""
+    tell_errors_to(None)
+    client, _current.client = _current.client, None
+    if client is not None:
+        client.close(timeout=timeout_s)
+
+
+def _send(
+    name: str,
+    message: str,
+    *,
+    fingerprint: tuple[str, ...],
+    level: Literal["warning", "error", "fatal"],
+    error: BaseException | None,
+    tags: Mapping[str, str | float | None],
+) -> None:
+    """Hand an event to the SDK's thread, if alerts are on."""
     client = _current.client
     if client is None:
         return
@@ -114,18 +162,11 @@ def alert(
         "level": level,
         "message": message,
         "fingerprint": [name, *fingerprint],
-        "tags": {"event": name, **{key: str(value) for key, value in tags.items() if value is not None}},
+        "tags": {**{key: str(value) for key, value in tags.items() if value is not None}, "event": name},
     }
     if error is not None:
         event["extra"] = {"error": type(error).__name__, "traceback": "".join(traceback.format_exception(error))}
     client.capture_event(event)
-
-
-def flush(*, timeout_s: float = FLUSH_S) -> None:
-    """Let waiting alerts leave for up to `timeout_s`, then turn alerts off."""
-    client, _current.client = _current.client, None
-    if client is not None:
-        client.close(timeout=timeout_s)
 
 
 def _before_send(event: Event, _hint: Hint) -> Event | None:

@@ -35,8 +35,8 @@ InfoEvent = Literal[
     "message.released",
     #: The message is gone from the queue; its result or its dead letter was confirmed before.
     "message.deleted",
-    #: A delivery of a document that somebody else works on, or that has ended.
-    "message.duplicate",
+    #: A delivery of a document that has ended before; it is only deleted.
+    "document.already_settled",
     #: An attempt is durable in the ledger; nothing risky has happened yet.
     "attempt.marked",
     #: The canonical line, one per attempt: document, causes, pages, children, seconds, bytes.
@@ -55,8 +55,6 @@ InfoEvent = Literal[
     "failpoint.fired",
     #: A migration of the ledger's tables.
     "ledger.migrated",
-    #: Leases that a dead parent of this host had left were broken.
-    "ledger.leases_broken",
 ]
 
 WarningEvent = Literal[
@@ -72,6 +70,14 @@ WarningEvent = Literal[
     "message.dead_lettered",
     #: The receipt or the lease is no longer ours; the work was stopped and nothing was published.
     "lease.lost",
+    #: Leases of this host that a dead parent had left were broken; their documents can be claimed at once.
+    "lease.broken",
+    #: An attempt could not be ended in the ledger; its lease runs out by itself.
+    "attempt.left_open",
+    #: The queue did not take a message back; it returns by itself when its visibility ends.
+    "message.not_released",
+    #: Nothing is received for `pause_s`, since more would only fail more.
+    "daemon.paused",
     #: A message or lease could not be extended this time; tried again before it runs out.
     "heartbeat.failed",
     #: A page was converted with less than the whole engine.
@@ -99,6 +105,8 @@ ErrorEvent = Literal[
     "daemon.refused",
     #: A bug: an exception that nobody expected ended the daemon.
     "daemon.crashed",
+    #: The daemon left although slots had not given their messages back; the messages return by themselves.
+    "daemon.left_work",
     #: A slot met a bug; the message is released and the slot lives on.
     "slot.failed",
     #: The warm process has more than one thread, so every child is spawned, seconds slower.

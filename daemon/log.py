@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import structlog
@@ -30,6 +31,20 @@ MAX_LINE_BYTES = 46_000
 MAX_FRAMES = 24
 
 _Event = MutableMapping[str, Any]
+
+
+#: Receives the fields of a line of ours that is ERROR or worse, `event` and `exc_info` among them.
+Listener = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(slots=True)
+class _Listening:
+    """Who is told of errors in this process."""
+
+    listener: Listener | None = None
+
+
+_listening = _Listening()
 
 
 class _Stream(logging.StreamHandler[TextIO]):
@@ -65,11 +80,16 @@ def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:
     _our_logger().setLevel(level)
     logging.captureWarnings(capture=True)
     structlog.configure(
-        processors=[*shared, ProcessorFormatter.wrap_for_formatter],
+        processors=[*shared, _told, ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=_our_logger,
         cache_logger_on_first_use=False,
     )
+
+
+def tell_errors_to(listener: Listener | None) -> None:
+    """From now on call `listener` for each of our ERROR lines, in the thread that writes it; it must not raise."""
+    _listening.listener = listener
 
 
 @contextmanager
@@ -85,6 +105,13 @@ def bound(*, document_id: str, attempt: int | None = None) -> Iterator[None]:
 def _our_logger(*_args: Any) -> logging.Logger:
     """One logger for the whole package: `python -m daemon.child` must not log under the name `__main__`."""
     return logging.getLogger("daemon")
+
+
+def _told(_logger: Any, _method: str, event: _Event) -> _Event:
+    """Pass an ERROR on to the listener."""
+    if _listening.listener is not None and event.get("level") in {"error", "critical"}:
+        _listening.listener(dict(event))
+    return event
 
 
 def _name_library(_logger: Any, _method: str, event: _Event) -> _Event:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import logging
+import os
 import queue
 import socket
 import threading
@@ -14,11 +16,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+import structlog
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from daemon import alerts
-from daemon.config import SentrySettings
+from daemon import log as log_module
+from daemon.config import LogSettings, SentrySettings
 from daemon.errors import ConfigurationError
 
 CANARY = "Xq7canaryXq7canary"
@@ -130,6 +134,35 @@ def test_only_known_fields_leave(endpoint: Endpoint) -> None:
     # The SDK stamps these after `before_send`, or they are empty.
     assert set(event) <= alerts._KEPT | {"contexts", "breadcrumbs", "user"}
     assert set(event.get("contexts", {})) <= {"trace", "runtime"}
+
+
+def test_every_error_line_is_an_alert(endpoint: Endpoint) -> None:
+    """An ERROR means that a person must act, and whoever writes one must not have to remember the alert."""
+    before = list(logging.getLogger().handlers)
+    log_module.configure(LogSettings(), stream=io.StringIO())
+    alerts.configure(endpoint.settings)
+    log = structlog.get_logger()
+    try:
+        with log_module.bound(document_id="d-1"):
+            log.warning("sizing.clamped", detail="no alert")
+            log.error("store.unavailable", cause="disk_full", detail="cannot write: no space left", attempts=2)
+        try:
+            os.environ["NO_SUCH_VARIABLE"]
+        except KeyError:
+            log.exception("slot.failed")
+    finally:
+        alerts.flush()
+        structlog.reset_defaults()
+        logging.getLogger().handlers[:] = before
+        logging.captureWarnings(capture=False)
+    first, second = endpoint.event()[0], endpoint.event()[0]
+    assert first["message"] == "store.unavailable: cannot write: no space left"
+    assert first["fingerprint"] == ["store.unavailable", "disk_full"]
+    assert first["tags"] == {
+        "event": "store.unavailable", "cause": "disk_full", "document_id": "d-1", "attempts": "2",
+    }  # fmt: skip
+    assert second["extra"]["error"] == "KeyError"
+    assert endpoint.received.empty()
 
 
 def test_without_a_dsn_nothing_happens() -> None:
