@@ -130,13 +130,14 @@ class SqliteFile:
 
     def _check_identity(self, application_id: int, *, known: int) -> None:
         """Raise `ConfigurationError` unless the file is empty or ours, and of a version that we know."""
-        found = self._number("application_id")
-        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        with self.read() as connection:  # one state: another process may be migrating it just now
+            found = self._number("application_id")
+            version = self._number("user_version")
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if found != application_id and (found or tables):
             raise ConfigurationError(
                 f"cannot use {self.path}: it is the database of another program. Name another path."
             )
-        version = self._number("user_version")
         if version > known:
             raise ConfigurationError(
                 f"cannot use {self.path}: it was written by a newer version (schema {version}; this one knows {known})."

@@ -1,0 +1,70 @@
+"""One daemon per state folder: a lock that the kernel gives back however its holder dies.
+
+Edge. The lock is `flock` on a file that is never removed; what is in the file is only for the message to a second
+daemon and decides nothing. The descriptor is not inherited by what is exec'ed, so no child keeps the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from daemon.clock import Clock, SystemClock
+from daemon.errors import AlreadyRunningError, ResourceError
+
+#: More than a holder's line ever has.
+_MAX_LINE_BYTES = 4_096
+
+
+@contextlib.contextmanager
+def instance_lock(path: Path, *, clock: Clock | None = None) -> Iterator[None]:
+    """Hold the lock on `path` while the block runs; creates the file, not its folder.
+
+    Raises `AlreadyRunningError` naming the holder's pid, host and age, `ResourceError` when the file cannot be made.
+    """
+    clock = clock or SystemClock()
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ResourceError(
+            f"cannot lock {path}: {error.strerror}. Check that its folder exists and that this user may write in it."
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _already_running(path, os.pread(descriptor, _MAX_LINE_BYTES, 0), now=clock.now()) from None
+        except OSError as error:
+            raise ResourceError(f"cannot lock {path}: {error.strerror}. Put state_dir on a local disk.") from error
+        _write_holder(descriptor, path, since=clock.now())
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_holder(descriptor: int, path: Path, *, since: datetime) -> None:
+    """Say who holds the lock; raises `ResourceError` when there is no room for one line."""
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since.isoformat()}
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}. Make room, and start again.") from error
+
+
+def _already_running(path: Path, line: bytes, *, now: datetime) -> AlreadyRunningError:
+    """The error for a second daemon; a holder that has not written its line yet is not named."""
+    what = "Stop it first, or give this one a state_dir of its own."
+    try:
+        holder = json.loads(line)
+        age_s = round((now - datetime.fromisoformat(holder["since"])).total_seconds())
+        who = f"pid {holder['pid']} on host {holder['host']} has held it for {timedelta(seconds=max(age_s, 0))}"
+    except (ValueError, KeyError, TypeError):
+        who = "another process has just taken it"
+    return AlreadyRunningError(f"cannot start: {path} is locked; {who}. {what}")
