@@ -127,7 +127,8 @@ def _ended(life: Life, end: Exit) -> tuple[Cause, str]:
     if life.breach is not None and end.signal is None:
         return Cause.PROTOCOL, f"cannot believe the child: {life.breach}; it {_end(end)}"
     if life.claim is not None and end.status == 0:
-        return life.claim
+        cause, detail = life.claim
+        return cause, f"{detail.rstrip('.')};"
     return Cause.CRASHED, _crash(life, end)
 
 

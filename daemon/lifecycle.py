@@ -51,6 +51,8 @@ class Event(StrEnum):
     #: Bytes that are no frame, a frame that contradicts others, or more than the limit.
     PROTOCOL_ERROR = "protocol_error"
     LINGER_EXPIRED = "linger_expired"
+    #: It did not say hello in time, so it has not seen its document.
+    START_EXPIRED = "start_expired"
     #: Whoever would reap it and tell us (the zygote) is gone.
     SUPERVISOR_GONE = "supervisor_gone"
 
@@ -74,13 +76,13 @@ class Action(StrEnum):
     KILL_LEASE_LOST = "kill_lease_lost"
     KILL_PROTOCOL = "kill_protocol"
     KILL_LINGERED = "kill_lingered"
-    #: SIGKILL the group without a reason of our own.
+    #: SIGKILL the group for something that is not the document's doing: its supervisor is gone, or it never began.
     KILL_ABANDONED = "kill_abandoned"
     #: Conclude.
     FINISH = "finish"
 
 
-#: The reason that an action to kill leaves behind. KILL_ABANDONED has none: the supervisor's end says it all.
+#: The reason that an action to kill leaves behind. KILL_ABANDONED has none.
 KILL_REASONS: Final[Mapping[Action, KillReason]] = {
     Action.KILL_DEADLINE: KillReason.DEADLINE,
     Action.KILL_MEMORY: KillReason.MEMORY,
@@ -124,6 +126,7 @@ _ALIVE: Final[_Row] = {
     Event.LEASE_LOST: (Phase.KILLING, Action.KILL_LEASE_LOST),
     Event.PROTOCOL_ERROR: _BREACH,
     Event.LINGER_EXPIRED: (Phase.KILLING, Action.KILL_LINGERED),
+    Event.START_EXPIRED: (Phase.KILLING, Action.KILL_ABANDONED),
     Event.SUPERVISOR_GONE: (Phase.KILLING, Action.KILL_ABANDONED),
 }
 

@@ -95,7 +95,7 @@ class Decoder:
         kind = Kind(kind_byte)
         limit = _limit(kind, self._max_frame_bytes)
         if length > limit:
-            raise ProtocolError(f"a {kind.name} frame announces {length} bytes, {limit} are allowed")
+            raise ProtocolError(f"frame {kind.name} announces {length} bytes, {limit} are allowed")
         self._frames += 1
         if self._frames > self._max_frames:
             raise ProtocolError(f"more than {self._max_frames} frames")
@@ -110,12 +110,12 @@ def _limit(kind: Kind, max_frame_bytes: int) -> int:
 def _decode(kind: Kind, payload: bytes) -> Frame:
     if kind is Kind.ARTEFACT:
         if not 1 < len(payload) <= CHUNK_BYTES + 1 or payload[0] >= len(ARTEFACTS):
-            raise ProtocolError(f"an ARTEFACT frame of {len(payload)} bytes is empty, too long or names nothing")
+            raise ProtocolError(f"frame ARTEFACT of {len(payload)} bytes is empty, too long or names nothing")
         return Chunk(name=ARTEFACTS[payload[0]], data=payload[1:])
     try:
         frame = MODELS[kind].model_validate_json(payload)
     except (ValidationError, RecursionError) as error:
-        raise ProtocolError(f"a {kind.name} frame is not as agreed: {_first_fault(error)}") from None
+        raise ProtocolError(f"frame {kind.name} is not as agreed: {_first_fault(error)}") from None
     return frame  # type: ignore[return-value]  # MODELS holds exactly the members of Frame
 
 

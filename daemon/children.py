@@ -1,0 +1,231 @@
+"""Running one document slice in a process that may die, and telling what became of it.
+
+Shell. `Children.run` blocks its caller, and may be called from many threads at once; each watches its own child.
+The parent opens no document and imports no engine: processes are started by exec, and what they send is
+checked bytes. After `run`, no process, descriptor or scratch file of that child is left, whatever happened.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import structlog
+
+from daemon import classify, frames, sandbox
+from daemon.clock import Clock
+from daemon.config import Settings
+from daemon.errors import EngineError
+from daemon.killswitch import KillSwitch
+from daemon.launch import Ends, EngineSpec, Launcher, dispose
+from daemon.launch_spawn import SpawnLauncher
+from daemon.launch_zygote import NotSingleThreadedError, ZygoteLauncher
+from daemon.model import Cause, Conversion, MediaType, Outcome
+from daemon.supervise import Bounds, Watch
+
+__all__ = ["ChildJob", "ChildResult", "Children", "KillSwitch"]
+
+log = structlog.get_logger()
+
+#: The production engine, by name: it is never imported here.
+DEFAULT_FACTORY = "daemon.engine.pipeline:load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildJob:
+    """What one child is to do."""
+
+    document_id: str
+    attempt: int
+    #: Which child of the attempt, from 1.
+    child: int
+    ocr: bool
+    media_type: MediaType
+    #: See `failpoints.parse`; empty for none.
+    failpoints: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildResult:
+    """What became of it; `conversion` is there exactly when the outcome is CONVERTED."""
+
+    outcome: Outcome
+    conversion: Conversion | None
+
+
+class Children:
+    """Starts children and watches each to its end."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        memory_bytes: int,
+        scratch_root: Path,
+        clock: Clock,
+        engine_factory: str = DEFAULT_FACTORY,
+        engine_path: str = "",
+    ) -> None:
+        """`memory_bytes` is one child's limit; `scratch_root` must exist. The engine is code, so only code names it."""
+        self._settings = settings
+        self._memory_bytes = memory_bytes
+        self._scratch_root = scratch_root
+        self._clock = clock
+        spec = EngineSpec(factory=engine_factory, path=engine_path, settings=settings.engine, threads=settings.threads)
+        start_timeout_s = settings.child.start_timeout_s
+        self._zygotes = ZygoteLauncher(spec, clock=clock, start_timeout_s=start_timeout_s)
+        self._spawns = SpawnLauncher(spec, clock=clock, start_timeout_s=start_timeout_s)
+        self._launcher: Launcher = self._zygotes if settings.child.start == "zygote" else self._spawns
+        self._lock = threading.Lock()
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """Pid of the living zygote, if there is one."""
+        return self._zygotes.pid
+
+    def start(self) -> dict[str, object]:
+        """Prove that the engine loads; returns its manifest.
+
+        Raises EngineError with what is missing. A zygote that may not fork is replaced by spawn, loudly.
+        """
+        try:
+            return self._launcher.start()
+        except NotSingleThreadedError as error:
+            self._fall_back(error)
+            return self._launcher.start()
+
+    def stop(self) -> None:
+        """End the zygote and everything below it; children under watch end as ZYGOTE_DIED, so pull switches first."""
+        self._zygotes.stop()
+
+    def run(
+        self,
+        job: ChildJob,
+        document: BinaryIO,
+        *,
+        deadline: float,
+        switch: KillSwitch,
+        on_page: Callable[[int, int], None],
+    ) -> ChildResult:
+        """Live one child's life to its end; returns what became of it, never raises for what a document does.
+
+        `document` is an open file, read from its start and never written. `deadline` is monotonic. `on_page` is called
+        with (page, pages) in this thread as each page is done. Raises EngineError when no child can be started.
+        """
+        scratch = Path(tempfile.mkdtemp(prefix="child-", dir=self._scratch_root))
+        try:
+            ends = Ends(document)
+            try:
+                return self._run(job, ends, scratch, deadline=deadline, switch=switch, on_page=on_page)
+            finally:
+                ends.close()
+        finally:
+            remove_tree(scratch)
+
+    def _run(
+        self,
+        job: ChildJob,
+        ends: Ends,
+        scratch: Path,
+        *,
+        deadline: float,
+        switch: KillSwitch,
+        on_page: Callable[[int, int], None],
+    ) -> ChildResult:
+        child = self._settings.child
+        limits = sandbox.Limits(memory_bytes=self._memory_bytes, max_file_bytes=child.max_scratch_bytes)
+        launcher = self._launcher
+        try:
+            handle = launcher.launch(ends, limits)
+        except NotSingleThreadedError as error:
+            self._fall_back(error)
+            launcher = self._launcher
+            handle = launcher.launch(ends, limits)
+        ends.close_child_side()
+        watch = Watch(
+            handle,
+            ends,
+            _wire_job(job, scratch, child.max_output_bytes),
+            bounds=Bounds(
+                deadline=deadline,
+                start_deadline=self._clock.monotonic() + child.start_timeout_s,
+                memory_bytes=self._memory_bytes,
+                max_output_bytes=child.max_output_bytes,
+                max_stderr_bytes=child.max_stderr_bytes,
+                linger_s=child.linger_s,
+            ),
+            clock=self._clock,
+            switch=switch,
+            on_page=on_page,
+        )
+        try:
+            outcome = classify.classify(watch.watch())
+        except BaseException:
+            dispose(handle)  # a bug while watching must not leave a child
+            raise
+        finally:
+            handle.close()
+        self._tell(job, outcome, watch, start="zygote" if launcher is self._zygotes else "spawn", pid=handle.pid)
+        conversion = watch.conversion if outcome.cause is Cause.CONVERTED else None
+        return ChildResult(outcome=outcome, conversion=conversion)
+
+    def _tell(self, job: ChildJob, outcome: Outcome, watch: Watch, *, start: str, pid: int | None) -> None:
+        """Write the one line that holds everything about one child."""
+        write = log.info if outcome.cause is Cause.CONVERTED else log.warning
+        write(
+            "child.exited",
+            document_id=job.document_id,
+            attempt=job.attempt,
+            child=job.child,
+            pid=pid,
+            start=start,
+            ocr=job.ocr,
+            cause=outcome.cause,
+            detail=outcome.detail,
+            signal=outcome.signal,
+            stage=outcome.stage,
+            page=outcome.page,
+            elapsed_s=round(outcome.elapsed_s, 3),
+            peak_rss_bytes=outcome.peak_rss_bytes,
+            memory_limit_bytes=self._memory_bytes,
+            orphans=watch.orphans,
+            output_dropped_bytes=watch.output_dropped_bytes,
+            traceback=outcome.traceback,
+            stderr_tail=outcome.stderr_tail,
+        )
+
+    def _fall_back(self, error: EngineError) -> None:
+        """Use spawn from now on."""
+        with self._lock:
+            if self._launcher is self._zygotes:
+                self._launcher = self._spawns
+                log.error("zygote.not_single_threaded", error=str(error))
+
+
+def _wire_job(job: ChildJob, scratch: Path, max_output_bytes: int) -> frames.Job:
+    return frames.Job(
+        document_id=job.document_id,
+        attempt=job.attempt,
+        child=job.child,
+        ocr=job.ocr,
+        media_type=job.media_type,
+        scratch=str(scratch),
+        max_output_bytes=max_output_bytes,
+        failpoints=job.failpoints,
+    )
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a scratch folder, whatever a child has done to the modes inside."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        for path, _, _ in os.walk(folder):
+            Path(path).chmod(stat.S_IRWXU)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,287 @@
+"""The zygote as its parent sees it: started by exec, asked for children, started again when it has died.
+
+Edge: processes. Each zygote has a thread of its own that starts it, reads what it prints and reaps it: the kernel
+binds a child's life to the *thread* that forked it, so that thread lives exactly as long as the zygote.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections import deque
+from contextlib import suppress
+from queue import SimpleQueue
+
+import structlog
+
+from daemon import sandbox
+from daemon.clock import Clock
+from daemon.errors import EngineError
+from daemon.launch import Abandoned, Ended, Ends, EngineSpec, await_end, end_marked
+
+log = structlog.get_logger()
+
+#: A zygote that dies is started again this often for one child, each time after twice as long.
+RESTARTS = 3
+_FIRST_BACKOFF_S = 0.2
+#: How long a zygote may take to end its children and leave.
+_STOP_S = 5.0
+_MESSAGE_BYTES = 2**18
+_TOKEN_VARIABLE = "BULKHEAD_ZYGOTE"  # noqa: S105  a mark, not a secret
+
+
+class NotSingleThreadedError(EngineError):
+    """The warm process has more than one thread, so it must not fork."""
+
+
+class ZygoteHandle:
+    """A child of the zygote: it reaps, and reports on this child's own socket."""
+
+    def __init__(self, supervision: socket.socket, zygote: Zygote) -> None:
+        self.pid: int | None = None
+        self._supervision = supervision
+        self._zygote = zygote
+        self._pidfd = -1
+        self._condemned = False
+
+    def fileno(self) -> int:
+        """See `Handle`."""
+        return self._supervision.fileno()
+
+    def news(self) -> Ended | Abandoned | None:
+        """See `Handle`."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._supervision, 4096, 1, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return self._abandoned()
+        if not data:
+            return self._abandoned()
+        report = json.loads(data)
+        if "started" in report:
+            self.pid, self._pidfd = report["started"], descriptors[0]
+            if self._condemned:
+                self.kill()
+            return None
+        if "failed" in report:
+            return Abandoned()
+        return Ended(wait_status=report["exited"], max_rss_bytes=report["max_rss_bytes"], orphans=report["orphans"])
+
+    def _abandoned(self) -> Abandoned:
+        """The zygote's end also ended its children; what those left is found by its mark."""
+        self.kill()
+        if self._zygote.ended.wait(_STOP_S):
+            end_marked(self._zygote.mark)
+        return Abandoned()
+
+    def ended_unreaped(self, timeout_s: float) -> bool:
+        """See `Handle`."""
+        return self._pidfd < 0 or await_end(self._pidfd, timeout_s)
+
+    def kill(self) -> None:
+        """See `Handle`."""
+        self._condemned = True
+        if self.pid is None or self.ended_unreaped(0):
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def ask_traceback(self) -> None:
+        """See `Handle`."""
+        if self._pidfd >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
+
+    def give_up(self) -> None:
+        """See `Handle`: a zygote that does not report is stuck."""
+        self._zygote.kill()
+
+    def close(self) -> None:
+        """See `Handle`."""
+        self._supervision.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+class Zygote:
+    """One life of the zygote, from exec to its end."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self._spec = spec
+        self._control, self._its_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        token = os.urandom(16).hex()
+        self.mark = f"{_TOKEN_VARIABLE}={token}".encode()
+        self._environment = sandbox.environment(os.environ) | {_TOKEN_VARIABLE: token}
+        self._printed: deque[str] = deque(maxlen=20)
+        self._started: SimpleQueue[subprocess.Popen[str] | OSError] = SimpleQueue()
+        self._stopping = False
+        self.ended = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="zygote-keeper", daemon=True)
+        self._keeper.start()
+        process = self._started.get()
+        self._its_control.close()
+        if isinstance(process, OSError):
+            self._control.close()
+            raise EngineError(f"cannot start the zygote: {process}; check memory and the limit of processes")
+        self._process = process
+        self.pid = process.pid
+
+    def _keep(self) -> None:
+        """Start it, keep the last lines that it prints, reap it."""
+        try:
+            process = subprocess.Popen(  # noqa: S603  our own interpreter with our own module
+                [*self._spec.command("daemon.zygote"), "--control", str(self._its_control.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self._its_control.fileno(),),
+                env=self._environment,
+                start_new_session=True,
+                text=True,
+                errors="replace",
+            )
+        except OSError as error:
+            self.ended.set()
+            self._started.put(error)
+            return
+        self._started.put(process)
+        assert process.stdout is not None, "stdout is a pipe"
+        with process.stdout:
+            while line := process.stdout.readline(500):
+                self._printed.append(line.rstrip())
+        status = process.wait()
+        self.ended.set()
+        if not self._stopping:
+            log.warning("zygote.died", zygote_pid=process.pid, status=status, printed=list(self._printed)[-5:])
+
+    def await_ready(self, timeout_s: float) -> dict[str, object]:
+        """Wait until it is warm and return the engine's manifest.
+
+        Raises NotSingleThreadedError, and EngineError with its own words when it cannot load.
+        """
+        self._control.settimeout(timeout_s)
+        try:
+            data = self._control.recv(_MESSAGE_BYTES)
+        except TimeoutError:
+            raise EngineError(
+                f"cannot use the zygote: not ready within {timeout_s:.0f} s (child.start_timeout_s)"
+            ) from None
+        except OSError:
+            data = b""
+        if not data:
+            self.ended.wait(_STOP_S)
+            words = " | ".join(self._printed) or "without a word"
+            raise EngineError(f"cannot use the zygote: it ended while loading: {words[-1000:]}")
+        message = json.loads(data)
+        if "error" in message:
+            raise EngineError(message["error"])
+        if len(message["threads"]) != 1:
+            raise NotSingleThreadedError(f"the warm process has threads {', '.join(message['threads'])}")
+        self._control.settimeout(_STOP_S)
+        manifest: dict[str, object] = message["engine"]
+        return manifest
+
+    def fork(self, ends: Ends, limits: sandbox.Limits) -> ZygoteHandle:
+        """Ask for one child. Raises OSError when the zygote is gone."""
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        frames, document, output, fault_log = ends.for_child()
+        request = {"memory_bytes": limits.memory_bytes, "max_file_bytes": limits.max_file_bytes}
+        try:
+            with its:
+                descriptors = [frames, its.fileno(), document, output, fault_log]
+                socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+        except OSError:
+            ours.close()
+            self.kill()  # whatever it does now, it does not listen
+            raise
+        return ZygoteHandle(ours, self)
+
+    def kill(self) -> None:
+        """SIGKILL; its children follow by themselves."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Hang up, and end it by force when it does not leave; reaped in either case."""
+        self._stopping = True
+        self._control.close()
+        if not self.ended.wait(_STOP_S):
+            self.kill()
+        self._keeper.join(_STOP_S)
+        end_marked(self.mark)
+
+
+class ZygoteLauncher:
+    """Keeps one zygote, and starts the next when a child is asked for and the last has died."""
+
+    def __init__(self, spec: EngineSpec, *, clock: Clock, start_timeout_s: float) -> None:
+        self._spec = spec
+        self._clock = clock
+        self._start_timeout_s = start_timeout_s
+        self._lock = threading.Lock()
+        self._zygote: Zygote | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The zygote's pid; None while there is none."""
+        zygote = self._zygote
+        return None if zygote is None or zygote.ended.is_set() else zygote.pid
+
+    def start(self) -> dict[str, object]:
+        """See `Launcher`; raises NotSingleThreadedError besides."""
+        with self._lock:
+            return self._begin()
+
+    def _begin(self) -> dict[str, object]:
+        started = self._clock.monotonic()
+        zygote = Zygote(self._spec)
+        log.info("zygote.started", zygote_pid=zygote.pid)
+        try:
+            manifest = zygote.await_ready(self._start_timeout_s)
+        except BaseException:
+            zygote.stop()
+            raise
+        self._zygote = zygote
+        log.info("zygote.ready", zygote_pid=zygote.pid, elapsed_s=round(self._clock.monotonic() - started, 3))
+        return manifest
+
+    def launch(self, ends: Ends, limits: sandbox.Limits) -> ZygoteHandle:
+        """See `Launcher`; raises NotSingleThreadedError besides."""
+        for attempt in range(RESTARTS + 1):
+            try:
+                return self._living(attempt).fork(ends, limits)
+            except NotSingleThreadedError:
+                raise
+            except (OSError, EngineError) as error:
+                if attempt == RESTARTS:
+                    log.error("zygote.unavailable", attempts=RESTARTS, error=str(error))  # noqa: TRY400  no traceback: the sentence says it
+                    raise EngineError(f"cannot start the zygote again after {RESTARTS} attempts: {error}") from error
+        raise AssertionError("the loop returns or raises")
+
+    def _living(self, attempt: int) -> Zygote:
+        """Return a zygote that was alive a moment ago; the first attempt waits for nothing."""
+        with self._lock:
+            if attempt and (self._zygote is None or self._zygote.ended.is_set()):
+                threading.Event().wait(_FIRST_BACKOFF_S * 2 ** (attempt - 1))
+            if self._zygote is not None and self._zygote.ended.is_set():
+                self._zygote.stop()
+                self._zygote = None
+            if self._zygote is None:
+                self._begin()
+            assert self._zygote is not None, "begun just now"
+            return self._zygote
+
+    def stop(self) -> None:
+        """See `Launcher`."""
+        with self._lock:
+            if self._zygote is not None:
+                self._zygote.stop()
+                self._zygote = None

@@ -1,0 +1,165 @@
+"""What a process that opens documents may do, and how it is bound to its parent.
+
+Edge: the kernel. The first lock is taken by the zygote (or a spawned child) while it has one thread and has
+imported nothing native; the second by every child before it reads its job. Locks only ever tighten. A filter
+for files and system calls belongs at the end of each lock; until there is one, a hostile child can read what
+its user can. Environment: an allow-list, so that a new credential variable is kept out without being known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# From <linux/prctl.h>.
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_PR_SET_NO_NEW_PRIVS: Final = 38
+
+#: Descriptors of one child; the engine was seen to need about 30.
+MAX_OPEN_FILES: Final = 512
+
+#: What passes from the parent's environment. The two OPENBLAS ones describe the host's CPU and are set on purpose.
+ALLOWED_VARIABLES: Final = frozenset(
+    {
+        "PATH",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "LD_LIBRARY_PATH",
+        "OPENBLAS_CORETYPE",
+        "OPENBLAS_L2_SIZE",
+    }
+)
+#: One thread in every library, so that the zygote may fork; no telemetry, no model hub, no byte code written,
+#: and the same order of sets in every process, so that two runs give the same bytes.
+FORCED_VARIABLES: Final[Mapping[str, str]] = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONUTF8": "1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the kernel holds one child to."""
+
+    #: RLIMIT_DATA: private memory; what it does not count is left to the parent's samples.
+    memory_bytes: int
+    #: RLIMIT_FSIZE: one file.
+    max_file_bytes: int
+
+
+def environment(source: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process that opens documents, made from the parent's."""
+    return {name: value for name, value in source.items() if name in ALLOWED_VARIABLES} | dict(FORCED_VARIABLES)
+
+
+def first_lock(*, parent_pid: int) -> None:
+    """Bind this process to `parent_pid`, and give up what no document needs.
+
+    Raises OSError when the kernel refuses. Ends the process when the parent is gone already.
+    """
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    die_with(parent_pid)
+    # A terminal's Ctrl+C, and systemd's SIGTERM, are the parent's to answer.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, so that all of them can be ended and reaped."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def second_lock(limits: Limits) -> None:
+    """Hold this process to `limits`, and make it the first that the kernel ends for want of memory.
+
+    Raises OSError when the kernel refuses.
+    """
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    _limit(resource.RLIMIT_FSIZE, limits.max_file_bytes)
+    _limit(resource.RLIMIT_DATA, limits.memory_bytes)
+    with suppress(OSError):  # a read-only /proc costs the preference, not the conversion
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    # Others of the same user can no longer trace it or read its memory. Last: it makes parts of /proc/self root's.
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def die_with(parent_pid: int) -> None:
+    """Ask for SIGKILL when the *thread* that forked this process ends; ends here if that has happened."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def open_descriptors() -> frozenset[int]:
+    """Return this process's descriptors (the one used for looking is closed again)."""
+    found = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208  no paths are needed, only numbers
+    return frozenset(fd for fd in found if _is_open(fd))
+
+
+def close_all_but(keep: Collection[int]) -> None:
+    """Close every descriptor that is not in `keep`."""
+    for fd in open_descriptors() - frozenset(keep):
+        with suppress(OSError):
+            os.close(fd)
+
+
+def thread_names() -> tuple[str, ...]:
+    """Return the names of this process's threads, as the kernel lists them: the proof of the single thread."""
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # ended while we looked
+            names.append((task / "comm").read_text(encoding="utf-8", errors="replace").strip())
+    return tuple(sorted(names))
+
+
+def own_children() -> frozenset[int]:
+    """Return the pids of this process's children, adopted and ended ones included."""
+    pids: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            pids.update(int(pid) for pid in (task / "children").read_text(encoding="ascii").split())
+    return frozenset(pids)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _limit(kind: int, value: int) -> None:
+    """Lower both limits to `value`, or to the hard limit where that is lower still."""
+    _, hard = resource.getrlimit(kind)
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (bound, bound))
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"cannot set prctl option {option}: {os.strerror(code)}")

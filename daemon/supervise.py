@@ -1,0 +1,307 @@
+"""Watching one child from its start to its end, in the thread that asked for it.
+
+Shell: the processes of `launch.py` joined with the table of `lifecycle.py`. One poll over the child's frames, its
+output, its end and the switch; no thread per child. What is seen becomes an event; the table says what
+to do. Everything is read before the end is believed, and an end is always awaited. Nothing is decided here:
+`classify.py` concludes from the Life that comes out.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from daemon import classify, frames, lifecycle, wire
+from daemon.clock import Clock
+from daemon.errors import ProtocolError
+from daemon.killswitch import KillSwitch
+from daemon.launch import Abandoned, Ended, Ends, Handle, resident
+from daemon.lifecycle import Action, Event, Phase
+from daemon.model import Conversion, Exit, KillReason
+from daemon.report import Report
+
+log = structlog.get_logger()
+
+#: How often a child's memory is looked at; a page of 200 in took 13 s to reach its 4 GB.
+SAMPLE_S = 0.25
+#: How long a child that is about to be killed may take to write where it is.
+_TRACEBACK_S = 0.5
+_TRACEBACK_STEP_S = 0.02
+#: A SIGKILLed child that is not reported as ended by then is in uninterruptible sleep, or its zygote is stuck.
+_KILL_S = 10.0
+_READ_BYTES = 2**18
+#: How much of a child's output goes into the record.
+_TAIL_CHARACTERS = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is enforced on one child by watching it."""
+
+    #: Monotonic instants.
+    deadline: float
+    start_deadline: float
+    memory_bytes: int
+    max_output_bytes: int
+    max_stderr_bytes: int
+    linger_s: float
+
+
+class Watch:
+    """One child under watch."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        ends: Ends,
+        job: frames.Job,
+        *,
+        bounds: Bounds,
+        clock: Clock,
+        switch: KillSwitch,
+        on_page: Callable[[int, int], None],
+    ) -> None:
+        self._handle = handle
+        self._ends = ends
+        self._job = job
+        self._bounds = bounds
+        self._clock = clock
+        self._switch = switch
+        self._on_page = on_page
+        self._decoder = wire.Decoder(max_total_bytes=bounds.max_output_bytes)
+        self._report = Report()
+        self._phase = Phase.STARTING
+        self._met = False
+        self._kill: KillReason | None = None
+        self._breach: str | None = None
+        self._ended: Ended | None = None
+        self._abandoned = False
+        #: It is gone: read all that is left, without turns.
+        self._draining = False
+        self._output = bytearray()
+        #: Bytes that the child printed beyond what is kept.
+        self.output_dropped_bytes = 0
+        self._peak_rss_bytes = 0
+        self._started = clock.monotonic()
+        self._next_sample = self._started
+        self._leave_by: float | None = None
+        self._killed_by: float | None = None
+        self._poll = select.poll()
+        for fd in (ends.frames.fileno(), ends.output, handle.fileno(), switch.fileno()):
+            self._poll.register(fd, select.POLLIN)
+        self._reading = {ends.frames.fileno(), ends.output}
+
+    @property
+    def conversion(self) -> Conversion | None:
+        """What the child made, where it accounted for all of it; to be believed only if its outcome says so."""
+        return self._report.conversion
+
+    @property
+    def orphans(self) -> int:
+        """How many descendants outlived the child and were ended."""
+        return self._ended.orphans if self._ended is not None else 0
+
+    def watch(self) -> classify.Life:
+        """Return when the child is gone."""
+        while self._phase is not Phase.GONE:
+            ready = {fd for fd, _ in self._poll.poll(self._patience_ms())}
+            if self._switch.fileno() in ready and self._switch.reason is not None:
+                self._poll.unregister(self._switch.fileno())
+                self._happen(lifecycle.KILL_EVENTS[self._switch.reason])
+            if self._ends.output in ready:
+                self._read_output()
+            if self._ends.frames.fileno() in ready:
+                self._read_frames()
+            if self._handle.fileno() in ready:
+                self._hear_news()
+            self._look_at_the_clock()
+        return self._life()
+
+    def _happen(self, event: Event, frame: frames.Frame | None = None) -> None:
+        """Let the table decide about `event`, and do what it says."""
+        self._phase, action = lifecycle.step(self._phase, event)
+        if action in {Action.RECORD, Action.RECORD_LAST} and frame is not None:
+            self._record(frame)
+        if action in {Action.RECORD_LAST, Action.AWAIT_EXIT}:
+            self._leave_by = self._clock.monotonic() + self._bounds.linger_s
+        elif action is Action.SEND_JOB:
+            self._met = True
+            self._send_job()
+        elif action in lifecycle.KILLS:
+            self._end_child(action, event)
+
+    def _end_child(self, action: Action, event: Event) -> None:
+        self._kill = lifecycle.KILL_REASONS.get(action)
+        if action is Action.KILL_PROTOCOL and self._breach is None:
+            self._breach = f"a {event} frame out of order"
+        if action is Action.KILL_DEADLINE:
+            self._await_traceback()
+        self._handle.kill()
+        self._killed_by = self._clock.monotonic() + _KILL_S
+        log.info("child.killed", document_id=self._job.document_id, reason=self._kill, pid=self._handle.pid)
+
+    def _await_traceback(self) -> None:
+        """Ask where it is; wait until the answer stops growing, and not for long."""
+        before = ""
+        self._handle.ask_traceback()
+        for _ in range(int(_TRACEBACK_S / _TRACEBACK_STEP_S)):
+            if self._handle.ended_unreaped(_TRACEBACK_STEP_S):
+                return
+            now = self._ends.traceback()
+            if now and now == before:
+                return
+            before = now
+
+    def _send_job(self) -> None:
+        with suppress(OSError):  # it hung up: the end of its frames says so
+            self._ends.frames.send(wire.encode(self._job))
+
+    def _read_frames(self) -> None:
+        """Read what there is; the end of the frames is an event of its own."""
+        while self._ends.frames.fileno() in self._reading:
+            try:
+                data = self._ends.frames.recv(_READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            try:
+                if data:
+                    for frame in self._decoder.feed(data):
+                        self._happen(lifecycle.FRAME_EVENTS[frames.kind_of(frame)], frame)
+                else:
+                    self._stop_reading(self._ends.frames.fileno())
+                    self._decoder.finish()
+            except ProtocolError as error:
+                self._breach = self._breach or str(error)
+                self._stop_reading(self._ends.frames.fileno())
+                # Half a frame at the end may be a death in mid-sentence: how it ended decides.
+                if data:
+                    self._happen(Event.PROTOCOL_ERROR)
+            if not data:
+                self._happen(Event.EOF)
+            if not self._draining:
+                return  # the switch, the clock and the memory get their turn between two reads
+
+    def _record(self, frame: frames.Frame) -> None:
+        self._report.accept(frame)
+        if isinstance(frame, frames.PageDone):
+            self._on_page(frame.account.page, frame.pages)
+        elif isinstance(frame, frames.LogLine):
+            fields = {f"child_{name}": value for name, value in frame.fields.items()}
+            log.info(
+                "child.log", document_id=self._job.document_id, level_claimed=frame.level, message=frame.event, **fields
+            )
+
+    def _read_output(self) -> None:
+        while self._ends.output in self._reading:
+            try:
+                data = os.read(self._ends.output, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self._stop_reading(self._ends.output)
+            room = self._bounds.max_stderr_bytes - len(self._output)
+            self._output += data[: max(0, room)]
+            self.output_dropped_bytes += max(0, len(data) - max(0, room))
+            if not self._draining:
+                return
+
+    def _stop_reading(self, fd: int) -> None:
+        if fd in self._reading:
+            self._reading.discard(fd)
+            self._poll.unregister(fd)
+
+    def _hear_news(self) -> None:
+        match self._handle.news():
+            case Ended() as ended:
+                self._poll.unregister(self._handle.fileno())
+                self._ended = ended
+                self._conclude()
+            case Abandoned():
+                self._abandoned = True
+                self._poll.unregister(self._handle.fileno())
+                self._happen(Event.SUPERVISOR_GONE)
+                self._handle.ended_unreaped(_KILL_S)
+                self._conclude()
+            case None:
+                pass
+
+    def _conclude(self) -> None:
+        """Read what it left behind, then believe its end."""
+        self._draining = True
+        self._read_frames()
+        self._read_output()
+        self._happen(Event.EXITED)
+
+    def _look_at_the_clock(self) -> None:
+        now = self._clock.monotonic()
+        if self._phase in {Phase.STARTING, Phase.RUNNING, Phase.LEAVING}:
+            if now >= self._next_sample:
+                self._sample(now)
+            if now >= self._bounds.deadline:
+                self._happen(Event.DEADLINE)
+            elif self._phase is Phase.STARTING and now >= self._bounds.start_deadline:
+                self._happen(Event.START_EXPIRED)
+            elif self._leave_by is not None and now >= self._leave_by:
+                self._happen(Event.LINGER_EXPIRED)
+        elif self._phase is Phase.KILLING and self._killed_by is not None and now >= self._killed_by:
+            if self._abandoned:
+                self._conclude()
+            else:
+                self._abandoned = True
+                self._handle.give_up()
+                self._killed_by = now + _KILL_S
+
+    def _sample(self, now: float) -> None:
+        self._next_sample = now + SAMPLE_S
+        if self._handle.pid is not None:
+            resident_bytes = resident(self._handle.pid)
+            self._peak_rss_bytes = max(self._peak_rss_bytes, resident_bytes)
+            if resident_bytes > self._bounds.memory_bytes:
+                self._happen(Event.MEMORY)
+
+    def _patience_ms(self) -> float:
+        """How long nothing needs to be done if nothing happens."""
+        if self._phase is Phase.KILLING:
+            assert self._killed_by is not None, "set with the kill"
+            until = self._killed_by
+        else:
+            instants = [self._bounds.deadline, self._next_sample]
+            if self._phase is Phase.STARTING:
+                instants.append(self._bounds.start_deadline)
+            if self._leave_by is not None:
+                instants.append(self._leave_by)
+            until = min(instants)
+        return max(0.0, until - self._clock.monotonic()) * 1000 + 1
+
+    def _life(self) -> classify.Life:
+        failure, report = self._report.failure, self._report
+        ended: Exit | None = classify.exit_of(self._ended.wait_status) if self._ended is not None else None
+        return classify.Life(
+            child=self._job.child,
+            ocr=self._job.ocr,
+            exit=ended,
+            kill=self._kill,
+            supervisor_gone=self._abandoned,
+            met=self._met,
+            converted=report.conversion is not None,
+            claim=None if failure is None else (failure.cause, failure.detail),
+            breach=self._breach,
+            stage=report.stage,
+            page=report.page,
+            pages_done=len(report.done),
+            pages=report.pages,
+            elapsed_s=self._clock.monotonic() - self._started,
+            peak_rss_bytes=max(self._peak_rss_bytes, self._ended.max_rss_bytes if self._ended is not None else 0),
+            memory_limit_bytes=self._bounds.memory_bytes,
+            timeout_s=self._bounds.deadline - self._started,
+            linger_s=self._bounds.linger_s,
+            traceback=self._ends.traceback(),
+            stderr_tail=self._output.decode("utf-8", "replace")[-_TAIL_CHARACTERS:],
+        )
