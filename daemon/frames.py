@@ -6,12 +6,13 @@ into bytes and back. Texts of a child are data: they are shown, never followed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
 
 from daemon.model import Cause, MediaType, PageReport, PageState, Stage
 
@@ -41,6 +42,15 @@ Detail = Annotated[str, StringConstraints(max_length=_DETAIL)]
 LogValue: TypeAlias = Line | Annotated[int, Field(ge=-(2**53), le=2**53)] | float | bool | None
 
 
+def _finite(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Refuse NaN and infinities, which JSON does not have and others could not read again."""
+    json.dumps(value, allow_nan=False)
+    return value
+
+
+Manifest: TypeAlias = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
+
+
 class Kind(IntEnum):
     """A frame's second byte."""
 
@@ -67,7 +77,7 @@ class Hello(Payload):
 
     pid: Count
     #: The engine's manifest, from a child that loaded its own engine.
-    engine: dict[str, JsonValue] | None = None
+    engine: Manifest | None = None
 
 
 class StageStarted(Payload):
@@ -156,7 +166,7 @@ class Result(Payload):
     """Everything is sent; this accounts for it."""
 
     pages: tuple[PageAccount, ...]
-    engine: dict[str, JsonValue]
+    engine: Manifest
     artefacts: dict[Literal["document.md", "document.json", "preview.webp"], Digest]
     warnings: Annotated[tuple[Line, ...], Field(max_length=100)] = ()
 
