@@ -14,19 +14,7 @@ from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConfigParseError,
-    CredentialRetrievalError,
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
-    TokenRetrievalError,
-)
+from botocore.exceptions import BotoCoreError, ClientError
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -37,6 +25,7 @@ from tenacity import (
 )
 from tenacity.nap import sleep_using_event
 
+from daemon.aws_errors import code_of, is_credentials, is_transient
 from daemon.config import QueueSettings
 from daemon.errors import ConfigurationError, LeaseLostError, ResourceError, WorldError
 from daemon.model import Cause
@@ -52,16 +41,6 @@ LONGEST_WAIT_S = 5.0
 #: Connections kept open: as many as threads can call at once (slots, heartbeat, receiver).
 POOL_SIZE = 32
 
-_THROTTLED = frozenset({
-    "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException",
-    "TooManyRequestsException", "RequestLimitExceeded", "SlowDown", "KmsThrottled", "OverLimit", "RequestTimeout",
-    "RequestTimeoutException", "ServiceUnavailable", "InternalError", "InternalFailure", "InternalServerError",
-})  # fmt: skip
-_CREDENTIALS = frozenset({
-    "ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidClientTokenId", "UnrecognizedClientException",
-    "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", "InvalidSecurity", "MissingAuthenticationToken",
-    "MissingAuthenticationTokenException",
-})  # fmt: skip
 #: Of a call with a receipt: someone else's now. Of any other: a call that can never succeed.
 _REFUSED = frozenset({
     "InvalidParameterValue", "ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidIdFormat", "MissingParameter",
@@ -69,8 +48,6 @@ _REFUSED = frozenset({
 })  # fmt: skip
 _NO_QUEUE = frozenset({"NonExistentQueue", "QueueDoesNotExist", "InvalidAddress"})
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "KmsAccessDenied", "OptInRequired"})
-_NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError, SSOError)
-_OPERATOR = (ParamValidationError, NoRegionError, ProfileNotFound, ConfigParseError)
 
 T = TypeVar("T")
 
@@ -120,9 +97,7 @@ class Calls:
 
     def _renew_client(self, state: RetryCallState) -> None:
         """Forget the client when its credentials were refused."""
-        error = state.outcome.exception() if state.outcome else None
-        refused = isinstance(error, ClientError) and code_of(error) in _CREDENTIALS
-        if refused or isinstance(error, _NO_CREDENTIALS):
+        if is_credentials(state.outcome.exception() if state.outcome else None):
             with self._lock:
                 self._client = None
 
@@ -154,25 +129,10 @@ def _region_in(url: str) -> str | None:
     return None
 
 
-def is_transient(error: BaseException) -> bool:
-    """Whether waiting may cure it."""
-    if isinstance(error, ClientError):
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        # 429 and 5xx, whatever the code: proxies and emulators send codes of their own.
-        return code_of(error) in _THROTTLED | _CREDENTIALS or status == 429 or status >= 500  # noqa: PLR2004 - HTTP
-    return isinstance(error, BotoCoreError) and not isinstance(error, _OPERATOR)
-
-
-def code_of(error: ClientError) -> str:
-    """The error's code without its namespace: `AWS.SimpleQueueService.NonExistentQueue` is `NonExistentQueue`."""
-    code = str(error.response.get("Error", {}).get("Code", ""))
-    return code.rpartition("#")[2].rpartition(".")[2]
-
-
 def _raise_ours(what: str, error: Exception, *, receipt: bool) -> NoReturn:
     """Say a botocore failure in our own words."""
     if not isinstance(error, ClientError):
-        if isinstance(error, BotoCoreError) and not isinstance(error, _OPERATOR):
+        if is_transient(error):
             advice = "the message comes back; look at network, endpoint and credentials"
             raise WorldError(Cause.QUEUE_UNAVAILABLE, f"cannot {what}: {error}; {advice}") from error
         raise ConfigurationError(f"cannot {what}: {error}; correct the queue's settings") from error
