@@ -1,0 +1,60 @@
+# Everything that a person or CI does here. `make` alone lists it.
+# Needs make, and Python 3.11 to 3.13 with its venv module; everything else comes from the lock into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Touched when .venv holds what the lock says.
+STAMP := $(VENV)/.made-from-lock
+FAST_TESTS := $(wildcard tests/unit tests/shell tests/contract)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check lint test reference lock clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv from the lock, when it is missing or older than the lock
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+		echo "cannot make .venv: $(PYTHON) is missing or is not Python 3.11 to 3.13; run: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "cannot make .venv: $(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing from the lock into $(VENV) (about 1 GB, once)"
+	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+demo: $(STAMP) ## convert the sample documents, through an embedded SQS and S3, one child killed on the way
+	@$(BIN)/bulkhead demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m daemon.reference --check
+
+check: lint ## the fast gate: lint, types, import contracts, unit, contract and shell tests
+	$(BIN)/pytest -q -m 'not corpus and not engine and not process' $(FAST_TESTS)
+
+test: lint ## everything: the gates of `check` and all tests, with real children and the real engine
+	$(BIN)/pytest
+
+reference: $(STAMP) ## write docs/reference.md anew from the code
+	$(BIN)/python -m daemon.reference
+
+lock: $(STAMP) ## resolve pyproject.toml again into requirements/, with hashes, for all Pythons and machines
+	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --no-annotate --no-header \
+		pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --no-annotate --no-header \
+		--group dev -c requirements/runtime.txt -o requirements/dev.txt pyproject.toml
+
+clean: ## remove what was made, .venv too
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist demo-output
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
