@@ -6,6 +6,7 @@ harm; each gap between two steps is a failpoint. What is done next is `decide.py
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from daemon import manifest as manifests
 from daemon.children import ChildJob
 from daemon.decide import Complete, Convert, DeadLetter, Release, Rung, Step, carried_over, first_step, next_step
 from daemon.edges import Edges, Limits
-from daemon.errors import DocumentError, LeaseLostError, WorldError
+from daemon.errors import DocumentError, EngineError, LeaseLostError, WorldError
 from daemon.fetch import Fetched
 from daemon.heartbeat import InHand
 from daemon.model import (
@@ -166,10 +167,18 @@ class Work:
             child=len(self.outcomes) + 1,
             ocr=rung is Rung.FULL,
             media_type=self.fetched.media_type,
+            failpoints=self.edges.child_failpoints,
         )
-        result = self.edges.converter.run(
-            job, self.fetched.file, deadline=deadline, switch=self.held.switch, on_page=_ignore_page
-        )
+        try:
+            result = self.edges.converter.run(
+                job, self.fetched.file, deadline=deadline, switch=self.held.switch, on_page=_ignore_page
+            )
+        except EngineError as error:
+            raise NotNowError(Cause.ZYGOTE_DIED, f"cannot start a child: {error}") from error
+        except OSError as error:
+            full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+            detail = f"cannot start a child: {error.strerror or error}"
+            raise NotNowError(Cause.DISK_FULL if full else Cause.ZYGOTE_DIED, detail) from error
         self.conversion = result.conversion
         self._record(result.outcome)
 

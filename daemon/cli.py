@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+import structlog
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -58,9 +59,11 @@ def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - this is the command line
 
 
-def _settings(config: Path | None, **overrides: object) -> Settings:
-    settings = load(config, **overrides)
+def _settings(config: Path | None, *, defaults: dict[str, object] | None = None, **overrides: object) -> Settings:
+    settings = load(config, defaults=defaults, **overrides)
     log.configure(settings.log)
+    for note in settings.notes:
+        structlog.get_logger().warning("settings.finding", detail=note)
     return settings
 
 
@@ -101,15 +104,14 @@ def convert(
     """Convert files and folders on this machine, without AWS; a second run skips what has not changed."""
     from daemon import convert as converting  # noqa: PLC0415 - `--help` must not pay for what only this needs
 
-    child: dict[str, object] = {} if timeout_s is None else {"document_timeout_s": timeout_s}
     settings = _settings(
         config,
+        defaults={"log__level": "error"},
         state_dir=out / converting.STATE,
-        store={"url": str(out)},
-        retry={"release_delay_s": 1.0},
-        child=child,
-        log={} if "BULKHEAD_LOG__LEVEL" in _environment() else {"level": "error"},
-        **({} if workers is None else {"workers": workers}),
+        store__url=str(out),
+        retry__release_delay_s=1.0,
+        child__document_timeout_s=timeout_s,
+        workers=workers,
     )
     console = Console(stderr=True)
     with _bar(console) as bar:
@@ -128,12 +130,6 @@ def convert(
     if not as_json:
         console.print(f"{len(report.lines) - report.failed} converted, {report.failed} failed; results lie in {out}")
     raise typer.Exit(ExitStatus.DOCUMENT_FAILED if report.failed else ExitStatus.DONE)
-
-
-def _environment() -> frozenset[str]:
-    import os  # noqa: PLC0415 - only to see whether the operator chose a log level
-
-    return frozenset(os.environ)
 
 
 def _bar(console: Console) -> Progress:
@@ -162,7 +158,9 @@ def submit(
     from daemon import submit as submitting  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
     from daemon.wiring import open_queue  # noqa: PLC0415
 
-    queue = open_queue(_settings(config))
+    settings = _settings(config)
+    settings.require("queue.url", command="bulkhead submit")
+    queue = open_queue(settings)
     try:
         for sent in submitting.submit(uris, queue, ocr=ocr):
             fields = {"uri": sent.uri, "message_id": sent.message_id}
@@ -180,7 +178,7 @@ StateDir = Annotated[
 def _ledger(config: Path | None, state_dir: Path | None) -> SqliteLedger:
     from daemon.wiring import ledger_path  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
-    settings = _settings(config, **({} if state_dir is None else {"state_dir": state_dir}))
+    settings = _settings(config, state_dir=state_dir)
     return SqliteLedger.open_read_only(ledger_path(settings))
 
 

@@ -7,10 +7,11 @@ told as `skipped`, never as good.
 
 from __future__ import annotations
 
-import io
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from daemon.canary import CANARY_TEXT, canary_pdf
 from daemon.children import ChildJob, Children, KillSwitch
@@ -19,7 +20,8 @@ from daemon.config import Settings
 from daemon.errors import BulkheadError, EngineError, ExitStatus, OperatorError
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Cause, MediaType
-from daemon.wiring import failpoint, ledger_path, open_queue, required_store, sizing_of
+from daemon.store import open_store
+from daemon.wiring import failpoint, ledger_path, open_queue, sizing_of
 
 
 class Verdict(StrEnum):
@@ -106,10 +108,11 @@ def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:
     """The declared engine, warm, and the canary through a real child."""
     clock = SystemClock()
     sizing = sizing_of(settings)
+    scratch = tempfile.TemporaryDirectory(prefix="bulkhead-doctor-")
     children = Children(
-        settings=settings.model_copy(update={"threads": sizing.threads, "failpoints": ""}),
+        settings=settings.model_copy(update={"threads": sizing.threads}),
         memory_bytes=sizing.memory_bytes_per_child,
-        scratch_root=settings.state_dir / "scratch-doctor",
+        scratch_root=Path(scratch.name),
         clock=clock,
     )
     try:
@@ -117,19 +120,19 @@ def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:
         yield Verdict.GOOD, "declared: " + ", ".join(f"{name}={value}" for name, value in sorted(manifest.items()))
         began = clock.monotonic()
         job = ChildJob(document_id="canary", attempt=1, child=1, ocr=True, media_type=MediaType.PDF)
-        switch = KillSwitch()
-        try:
+        with tempfile.TemporaryFile() as document:
+            document.write(canary_pdf())
+            document.seek(0)
             result = children.run(
                 job,
-                io.BytesIO(canary_pdf()),
+                document,
                 deadline=began + settings.child.start_timeout_s,
-                switch=switch,
+                switch=KillSwitch(),
                 on_page=lambda _page, _pages: None,
             )
-        finally:
-            switch.close()
     finally:
         children.stop()
+        scratch.cleanup()
     if result.outcome.cause is not Cause.CONVERTED or result.conversion is None:
         message = f"cannot convert the canary: {result.outcome.detail}"
         raise EngineError(message)
@@ -151,6 +154,5 @@ def _queue(settings: Settings) -> Iterator[tuple[Verdict, str]]:
 
 
 def _store(settings: Settings) -> Iterator[tuple[Verdict, str]]:
-    store = required_store(settings)
-    store.check()
+    open_store(settings.store).check()
     yield Verdict.GOOD, f"{settings.store.url} can be written"

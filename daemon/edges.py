@@ -58,6 +58,8 @@ class Edges:
     clock: Clock
     #: Called between two steps with the failpoint's name, the document's id and the attempt's number.
     failpoint: Callable[[str, str | None, int | None], None]
+    #: Handed to each child; see `failpoints.parse`.
+    child_failpoints: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

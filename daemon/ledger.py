@@ -20,7 +20,8 @@ class Claimed:
     """The lease is ours; `attempt.number` is the fencing token."""
 
     attempt: Attempt
-    #: Earlier attempts at this document, oldest first; one without an end was left by a dead parent.
+    #: Attempts since the document was registered or last reopened, oldest first; one without an end was left by a
+    #: dead parent.
     history: tuple[Attempt, ...]
 
 
@@ -100,12 +101,17 @@ class Ledger(Protocol):
     def reopen(self, document_id: str) -> bool:
         """Take back a settled state, so that the document can be claimed again; False when it was not settled.
 
-        History and numbering stay, so an old holder stays stale.
+        Numbering goes on, so an old holder stays stale; the next claim's history begins afresh, so old failures do
+        not count against the new tries. `attempts` still tells all of them.
         """
         ...
 
     def document(self, document_id: str) -> Document | None:
         """What was registered under this id."""
+        ...
+
+    def find(self, wanted: str) -> Sequence[Document]:
+        """Documents with this id; else those with this URI; else those whose id begins so (at most 20), by id."""
         ...
 
     def attempts(self, document_id: str) -> Sequence[Attempt]:

@@ -22,8 +22,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE documents (
              id TEXT PRIMARY KEY, uri TEXT NOT NULL, version_id TEXT, etag TEXT, options TEXT NOT NULL,
-             registered_us INTEGER NOT NULL
+             registered_us INTEGER NOT NULL, reopened_after INTEGER NOT NULL DEFAULT 0
            ) STRICT""",
+        "CREATE INDEX documents_by_uri ON documents (uri)",
         """CREATE TABLE attempts (
              document_id TEXT NOT NULL REFERENCES documents (id), number INTEGER NOT NULL CHECK (number >= 1),
              host TEXT NOT NULL, boot_id TEXT NOT NULL, invocation TEXT NOT NULL, pid INTEGER NOT NULL,

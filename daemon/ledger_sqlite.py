@@ -89,7 +89,8 @@ class SqliteLedger:
                 lease_until=now + timedelta(seconds=lease_s),
             )
             _insert(db, "attempts", ATTEMPT_COLUMNS, attempt_row(attempt))
-            return Claimed(attempt=attempt, history=tuple(history))
+            (forgotten,) = db.execute("SELECT reopened_after FROM documents WHERE id = ?", (document.id,)).fetchone()
+            return Claimed(attempt=attempt, history=tuple(each for each in history if each.number > forgotten))
 
     def renew(self, attempt: Attempt, *, now: datetime, lease_s: float) -> None:
         """See `Ledger.renew`."""
@@ -150,12 +151,29 @@ class SqliteLedger:
     def reopen(self, document_id: str) -> bool:
         """See `Ledger.reopen`."""
         with self._file.write() as db:
-            return db.execute("DELETE FROM settled WHERE document_id = ?", (document_id,)).rowcount > 0
+            if db.execute("DELETE FROM settled WHERE document_id = ?", (document_id,)).rowcount == 0:
+                return False
+            db.execute(
+                """UPDATE documents SET reopened_after =
+                     (SELECT max(number) FROM attempts WHERE document_id = documents.id) WHERE id = ?""",
+                (document_id,),
+            )
+            return True
 
     def document(self, document_id: str) -> Document | None:
         """See `Ledger.document`."""
         with self._file.read() as db:
             return _document(db, document_id)
+
+    def find(self, wanted: str) -> Sequence[Document]:
+        """See `Ledger.find`."""
+        begins = "id >= :wanted AND id < :wanted || char(0x10FFFF) ORDER BY id LIMIT 20"
+        with self._file.read() as db:
+            for condition in ("id = :wanted", "uri = :wanted ORDER BY id", begins):
+                query = f"SELECT {DOCUMENT_COLUMNS} FROM documents WHERE {condition}"
+                if found := db.execute(query, {"wanted": text(wanted)}).fetchall():
+                    return [to_document(row) for row in found]
+        return []
 
     def attempts(self, document_id: str) -> Sequence[Attempt]:
         """See `Ledger.attempts`."""

@@ -221,7 +221,6 @@ class Parent:
                 log.exception("slot.failed", message_id=held.message.message_id)
             finally:
                 self._edges.heartbeat.let_go(held)
-                held.switch.close()
                 self._inbox.put(SlotFreed(held=held, cause=cause))
 
     def _work_on(self, held: InHand) -> Cause | None:

@@ -15,21 +15,16 @@ import structlog
 
 from daemon import __version__, alerts
 from daemon.config import Settings
-from daemon.errors import ConfigurationError
 from daemon.parent import Parent
-from daemon.wiring import assembled, open_queue, required_store
+from daemon.store import open_store
+from daemon.wiring import assembled, open_queue
 
 log = structlog.get_logger()
 
 
 def run(settings: Settings) -> None:
     """Be the daemon until told to stop. Raises `OperatorError` for a refused start."""
-    if not settings.queue.dead_letter_url:
-        message = (
-            "cannot start: queue.dead_letter_url is not set, and a failed document would have nowhere to go; "
-            "set BULKHEAD_QUEUE__DEAD_LETTER_URL"
-        )
-        raise ConfigurationError(message)
+    settings.require("queue.url", "queue.dead_letter_url", "store.url", command="bulkhead run")
     log.info("daemon.started", version=__version__, queue=settings.queue.url, store=settings.store.url)
     with ExitStack() as stack:
         alerts.configure(settings.sentry)
@@ -38,7 +33,7 @@ def run(settings: Settings) -> None:
         stack.callback(queue.close)
         for finding in queue.findings(settings):
             log.warning("queue.finding", detail=finding)
-        store = required_store(settings)
+        store = open_store(settings.store)
         store.check()
         running = stack.enter_context(assembled(settings, queue=queue, store=store))
         stack.enter_context(_signals(running.parent))

@@ -15,7 +15,7 @@ import structlog
 
 from daemon import failpoints, faults, host
 from daemon.attempt import DocumentEnded
-from daemon.children import Children, KillSwitch
+from daemon.children import Children, KillSwitch, remove_tree
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.delivery import Delivery
@@ -31,7 +31,7 @@ from daemon.parent import Parent
 from daemon.queue import Queue
 from daemon.sizing import Sizing, size
 from daemon.sqs import SqsQueue
-from daemon.store import Store, open_store
+from daemon.store import Store
 
 log = structlog.get_logger()
 
@@ -53,21 +53,8 @@ def ledger_path(settings: Settings) -> Path:
 
 
 def open_queue(settings: Settings) -> SqsQueue:
-    """The SQS queue that the settings name. Raises `ConfigurationError` when they name none."""
-    if not settings.queue.url:
-        message = "cannot reach a queue: queue.url is not set; set BULKHEAD_QUEUE__URL or [queue] url in the TOML file"
-        raise ConfigurationError(message)
-    return SqsQueue(settings.queue, clock=SystemClock())
-
-
-def required_store(settings: Settings) -> Store:
-    """The store that the settings name. Raises `ConfigurationError` when they name none."""
-    if not settings.store.url:
-        message = (
-            "cannot publish results: store.url is not set; set BULKHEAD_STORE__URL to s3://bucket/prefix or a folder"
-        )
-        raise ConfigurationError(message)
-    return open_store(settings.store)
+    """The SQS queue that the settings name; they must name one."""
+    return SqsQueue(settings.queue, clock=SystemClock(), host=host.holder().host)
 
 
 def sizing_of(settings: Settings) -> Sizing:
@@ -110,7 +97,7 @@ def assembled(
         children = Children(
             settings=settings.model_copy(update={"threads": sizing.threads}),
             memory_bytes=sizing.memory_bytes_per_child,
-            scratch_root=settings.state_dir / "scratch",
+            scratch_root=_empty_scratch(settings),
             clock=clock,
         )
         stack.callback(children.stop)
@@ -134,6 +121,7 @@ def assembled(
             heartbeat=heartbeat,
             clock=clock,
             failpoint=failpoint(settings),
+            child_failpoints=settings.failpoints if settings.allow_failpoints else "",
         )
         yield Running(
             parent=Parent(
@@ -150,6 +138,15 @@ def assembled(
             sizing=sizing,
             engine=engine,
         )
+
+
+def _empty_scratch(settings: Settings) -> Path:
+    """The scratch folder, without what killed parents left in it; only for the holder of the instance lock."""
+    scratch = settings.state_dir / "scratch"
+    if scratch.exists():
+        remove_tree(scratch)
+    scratch.mkdir()
+    return scratch
 
 
 def _limits(settings: Settings) -> Limits:

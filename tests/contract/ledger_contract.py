@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -256,7 +257,7 @@ class LedgerContract:
     # a person asks again
 
     def test_reopen(self, ledger: Ledger) -> None:
-        """A reopened document is claimed again under a new number, with its history; its old holder stays stale."""
+        """A reopened document gets a new number and a clean history, yet nothing is forgotten; its old holder stays stale."""
         attempt = claimed(ledger, document()).attempt
         ledger.record_outcome(attempt, CRASH)
         ledger.settle(attempt, failed(attempt))
@@ -266,7 +267,8 @@ class LedgerContract:
             ledger.settle(attempt, failed(attempt))
         again = claimed(ledger, document(), now=after(1))
         assert again.attempt.number == 2
-        assert again.history[0].outcomes == (CRASH,)
+        assert again.history == ()
+        assert ledger.attempts("report-1")[0].outcomes == (CRASH,)
         with pytest.raises(LeaseLostError):
             ledger.check(attempt)
 
@@ -278,6 +280,16 @@ class LedgerContract:
         ledger.check(attempt)
 
     # what an operator asks
+
+    def test_find(self, ledger: Ledger) -> None:
+        """A whole id wins over a URI, a URI over the beginning of an id."""
+        for identity in ("report-1", "report-12", "letter"):
+            claimed(ledger, replace(document(), id=identity, uri=f"s3://bucket/{identity}"))
+        assert [found.id for found in ledger.find("report-1")] == ["report-1"]
+        assert [found.id for found in ledger.find("s3://bucket/report-12")] == ["report-12"]
+        assert [found.id for found in ledger.find("report")] == ["report-1", "report-12"]
+        assert ledger.find("%") == []
+        assert ledger.find("nothing") == []
 
     def test_running(self, ledger: Ledger) -> None:
         """What runs now: the newest attempt of each unsettled document, oldest first, with outcomes so far."""

@@ -50,7 +50,7 @@ class ScriptedSource:
 
 @dataclass
 class ScriptedConverter:
-    """The n-th child of a document comes to the n-th cause of its script; the last one repeats."""
+    """A child with OCR comes to the first cause of its document's script, one without OCR to the last."""
 
     causes: Mapping[str, Sequence[Cause]] = field(default_factory=dict)
     jobs: list[ChildJob] = field(default_factory=list)
@@ -74,7 +74,7 @@ class ScriptedConverter:
         if switch.reason is not None:
             return ChildResult(outcome=self._outcome(job, Cause.DRAINED), conversion=None)
         script = self.causes.get(job.document_id, (Cause.CONVERTED,))
-        cause = script[min(job.child, len(script)) - 1]
+        cause = script[0] if job.ocr else script[-1]
         made = conversion(job.document_id) if cause is Cause.CONVERTED else None
         return ChildResult(outcome=self._outcome(job, cause), conversion=made)
 

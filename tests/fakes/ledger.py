@@ -23,6 +23,8 @@ class MemoryLedger:
         self._lock = threading.RLock()
         self._documents: dict[str, Document] = {}
         self._attempts: dict[str, list[Attempt]] = {}
+        #: Number of the last attempt before the document was last reopened.
+        self._reopened_after: dict[str, int] = {}
         #: In the order of settling.
         self._settled: dict[str, Settled] = {}
 
@@ -37,7 +39,8 @@ class MemoryLedger:
             attempts = self._attempts.setdefault(document.id, [])
             if attempts and attempts[-1].ended_at is None and attempts[-1].lease_until > now:
                 return Held(holder=attempts[-1].holder, lease_until=attempts[-1].lease_until)
-            history = tuple(attempts)
+            forgotten = self._reopened_after.get(document.id, 0)
+            history = tuple(each for each in attempts if each.number > forgotten)
             attempt = Attempt(
                 document_id=document.id,
                 number=len(attempts) + 1,
@@ -97,12 +100,23 @@ class MemoryLedger:
     def reopen(self, document_id: str) -> bool:
         """See `Ledger.reopen`."""
         with self._lock:
-            return self._settled.pop(document_id, None) is not None
+            if self._settled.pop(document_id, None) is None:
+                return False
+            self._reopened_after[document_id] = self._attempts[document_id][-1].number
+            return True
 
     def document(self, document_id: str) -> Document | None:
         """See `Ledger.document`."""
         with self._lock:
             return self._documents.get(document_id)
+
+    def find(self, wanted: str) -> Sequence[Document]:
+        """See `Ledger.find`."""
+        with self._lock:
+            known = sorted(self._documents.values(), key=lambda each: each.id)
+            by_id = [each for each in known if each.id == wanted]
+            by_uri = [each for each in known if each.uri == wanted]
+            return by_id or by_uri or [each for each in known if each.id.startswith(wanted)][:20]
 
     def attempts(self, document_id: str) -> Sequence[Attempt]:
         """See `Ledger.attempts`."""

@@ -84,6 +84,7 @@ class World:
         self.store: Store = MemoryStore() if kind == "memory" else DirectoryStore(folder / "store")
         self.converter = ScriptedConverter(causes=case.script)
         self.puts = 0
+        self.released: list[str] = []
         self.ended: list[DocumentEnded] = []
 
     def live(self, invocation: str, countdown: Countdown) -> None:
@@ -92,10 +93,9 @@ class World:
             held = InHand(message, KillSwitch())
             try:
                 self._delivery(invocation, countdown).carry(held)
-            except WorldError:
+            except WorldError as error:
+                self.released.append(error.detail)
                 self.queue.release(message)
-            finally:
-                held.switch.close()
 
     def _delivery(self, invocation: str, countdown: Countdown) -> Delivery:
         source = ScriptedSource(
@@ -123,7 +123,7 @@ class World:
 
     def check(self) -> None:
         """The invariants, once the last parent has done its work."""
-        assert self.queue.depth()["visible"] == 0
+        assert self.queue.depth()["visible"] == 0, self.released
         assert self.queue.depth()["in_flight"] == 0
         for identity, status in self.case.ends.items():
             settled = self.ledger.settled(identity)
