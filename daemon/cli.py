@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import structlog
 import typer
@@ -59,7 +59,7 @@ def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - this is the command line
 
 
-def _settings(config: Path | None, *, defaults: dict[str, object] | None = None, **overrides: object) -> Settings:
+def _settings(config: Path | None, *, defaults: dict[str, object] | None = None, **overrides: Any) -> Settings:
     settings = load(config, defaults=defaults, **overrides)
     log.configure(settings.log)
     for note in settings.notes:

@@ -81,6 +81,7 @@ class World:
         self.queue = LocalQueue(clock=self.clock, visibility_s=VISIBILITY_S, wait_s=0.0)
         self.queue.send(case.body)
         self.ledger: Ledger = MemoryLedger() if kind == "memory" else SqliteLedger.open(folder / "ledger.db")
+        (folder / "store").mkdir(exist_ok=True)
         self.store: Store = MemoryStore() if kind == "memory" else DirectoryStore(folder / "store")
         self.converter = ScriptedConverter(causes=case.script)
         self.puts = 0
