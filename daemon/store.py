@@ -50,15 +50,14 @@ class Store(Protocol):
 
 
 def open_store(settings: StoreSettings) -> Store:
-    """The store that `settings.url` names; talks to nobody yet. Raises `ConfigurationError` for another form of URL."""
+    """The store that `settings.url` names, whose form the settings have checked; talks to nobody yet.
+
+    Raises `ConfigurationError` when it names none, or when the SDK's own set-up is wrong.
+    """
     url = settings.url
     if not url:
         raise ConfigurationError("cannot publish: store.url is not set. Set it to s3://bucket/prefix or a folder.")
     if url.startswith("s3://"):
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
-        if not bucket:
-            raise ConfigurationError(f"cannot publish: store.url {url!r} names no bucket. Write s3://bucket/prefix.")
         return S3Store.open(bucket, prefix, region=settings.region, endpoint_url=settings.endpoint_url)
-    if "://" in url:
-        raise ConfigurationError(f"cannot publish: store.url {url!r} is neither s3://bucket/prefix nor a folder.")
     return DirectoryStore(Path(url))

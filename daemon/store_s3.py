@@ -25,6 +25,7 @@ from botocore.exceptions import (
     HTTPClientError,
     IncompleteReadError,
 )
+from botocore.exceptions import ConnectionError as ConnectionFailedError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from daemon.errors import ConfigurationError, ResourceError, WorldError
@@ -274,4 +275,4 @@ def _is_transient(error: BaseException) -> bool:
     if isinstance(error, ClientError):
         status = _status(error)
         return (status >= 500 and status != 501) or status == 429 or _code(error) in _THROTTLED  # noqa: PLR2004 - HTTP
-    return isinstance(error, HTTPClientError | IncompleteReadError | CredentialRetrievalError)
+    return isinstance(error, ConnectionFailedError | HTTPClientError | IncompleteReadError | CredentialRetrievalError)
