@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -134,26 +135,27 @@ def _ended(ledger_path: Path) -> list[Ended]:
 
 
 def _fetch_results(aws: Emulated, ended: list[Ended], out: Path) -> None:
-    """Copy what the daemon published from the bucket, which ends with the demo, into `out`."""
+    """Copy what the daemon published from the bucket, which ends with the demo, into `out`, by the sample's name."""
     for entry in ended:
         prefix = f"results/{entry.settled.document_id}/"
         listed = aws.s3.list_objects_v2(Bucket=aws.bucket, Prefix=prefix).get("Contents", [])
         for found in listed:
-            target = out / str(found["Key"]).removeprefix("results/")
+            target = out / entry.sample.name / str(found["Key"]).removeprefix(prefix)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(aws.s3.get_object(Bucket=aws.bucket, Key=found["Key"])["Body"].read())
 
 
 def _told(console: Console, ended: list[Ended], out: Path) -> ExitStatus:
-    table = Table("document", "what it is", "became", "how", "Markdown", title="What became of each document")
+    table = Table("what it is", "became", "how", "Markdown", title="What became of each document", box=box.SIMPLE)
     wrong = 0
     for entry in ended:
         as_promised = entry.settled.status is entry.sample.status and entry.settled.cause is entry.sample.cause
         wrong += not as_promised
-        markdown = "" if entry.settled.manifest is None else f"{entry.settled.document_id}/document.md"
-        became = str(entry.settled.status) if entry.settled.manifest else f"dead-lettered: {entry.settled.cause}"
+        published = entry.settled.manifest is not None
+        became = str(entry.settled.status) if published else f"dead-lettered: {entry.settled.cause}"
         how = "; then ".join(_short(outcome) for outcome in entry.outcomes)
-        table.add_row(entry.sample.name, entry.sample.what, became if as_promised else f"{became} (!)", how, markdown)
+        markdown = f"{entry.sample.name}/document.md" if published else ""
+        table.add_row(entry.sample.what, became if as_promised else f"{became} (!)", how, markdown)
     console.print(table)
     deaths = [o.signal for entry in ended for o in entry.outcomes if o.signal]
     console.print(f"{len(ended)} documents; children killed on the way: {', '.join(deaths) or 'none'}.")
@@ -165,7 +167,8 @@ def _told(console: Console, ended: list[Ended], out: Path) -> ExitStatus:
 
 
 def _short(outcome: Outcome) -> str:
+    if not outcome.child:
+        return "not opened"
     if outcome.signal:
-        return f"child {outcome.child} killed by {outcome.signal} at page {outcome.page}"
-    without = "" if outcome.ocr else " without OCR"
-    return f"child {outcome.child}{without}: {outcome.cause}" if outcome.child else str(outcome.cause)
+        return f"child {outcome.child} died of {outcome.signal} on page {outcome.page}"
+    return f"child {outcome.child}" if outcome.ocr else f"child {outcome.child}, without OCR"
