@@ -25,6 +25,8 @@ from daemon.config import EngineSettings
 FAULT_LOG_BYTES = 32 * 2**10
 #: Ten seconds for a child to go after SIGKILL, looked at often enough.
 _DISPOSE_ROUNDS, _DISPOSE_ROUND_MS = 40, 250
+#: A SIGKILLed process is gone in microseconds; one in uninterruptible sleep is not waited for longer.
+_MARKED_END_S = 1.0
 #: From <linux/memfd.h> by way of fcntl: the size is final.
 _F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 0x2, 0x4
 _READ_BYTES = 2**16
@@ -183,6 +185,7 @@ def end_marked(mark: bytes) -> int:
                 try:
                     if mark in (folder / "environ").read_bytes().split(b"\0"):
                         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                        await_end(pidfd, _MARKED_END_S)
                         ended += 1
                 finally:
                     os.close(pidfd)

@@ -33,7 +33,7 @@ SAMPLE_S = 0.25
 _TRACEBACK_S = 0.5
 _TRACEBACK_STEP_S = 0.02
 #: A SIGKILLed child that is not reported as ended by then is in uninterruptible sleep, or its zygote is stuck.
-_KILL_S = 10.0
+_KILL_S = 5.0
 _READ_BYTES = 2**18
 #: How much of a child's output goes into the record.
 _TAIL_CHARACTERS = 4000

@@ -1,0 +1,129 @@
+"""Children that really run and really die, started both ways, with everything counted before and after."""
+
+from __future__ import annotations
+
+import os
+import select
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from daemon import sandbox
+from daemon.children import ChildJob, Children, ChildResult, KillSwitch
+from daemon.clock import SystemClock
+from daemon.config import ChildSettings, Settings
+from daemon.model import MediaType
+
+HERE = str(Path(__file__).parent)
+MEMORY_BYTES = 512 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Census:
+    """What exists because of us."""
+
+    descriptors: int
+    processes: frozenset[int]
+    zygote_descriptors: int
+    zygote_children: tuple[str, ...]
+    scratch: tuple[str, ...]
+
+
+class Ward:
+    """A parent with small limits, and a count of everything that it has."""
+
+    def __init__(self, start: str, scratch: Path, factory: str = "fake_engine:load", **child: object) -> None:
+        self.start = start
+        self.scratch = scratch
+        self.clock = SystemClock()
+        limits = {"start": start, "linger_s": 0.5, "max_output_bytes": 16 * 2**20, "max_stderr_bytes": 10_000} | child
+        self.settings = Settings(child=ChildSettings.model_validate(limits))
+        self.children = Children(
+            settings=self.settings,
+            memory_bytes=MEMORY_BYTES,
+            scratch_root=scratch,
+            clock=self.clock,
+            engine_factory=factory,
+            engine_path=HERE,
+        )
+
+    def run(
+        self,
+        text: str,
+        *,
+        failpoints: str = "",
+        deadline_s: float = 60.0,
+        ocr: bool = True,
+        switch: KillSwitch | None = None,
+        on_page: Callable[[int, int], None] = lambda _page, _pages: None,
+    ) -> ChildResult:
+        """Convert `text`, one page per line."""
+        with tempfile.TemporaryFile() as document:
+            document.write(text.encode())
+            document.flush()
+            result = self.children.run(
+                ChildJob(
+                    document_id="d1", attempt=1, child=1, ocr=ocr, media_type=MediaType.PDF, failpoints=failpoints
+                ),
+                document,
+                deadline=self.clock.monotonic() + deadline_s,
+                switch=switch or KillSwitch(),
+                on_page=on_page,
+            )
+            assert os.pread(document.fileno(), 10**6, 0) == text.encode(), "no child may change its document"
+        return result
+
+    def census(self) -> Census:
+        """Count."""
+        zygote = self.children.zygote_pid
+        own = sandbox.own_children()
+        task = Path(f"/proc/{zygote}/task/{zygote}/children")
+        return Census(
+            descriptors=len(sandbox.open_descriptors()),
+            processes=own,
+            zygote_descriptors=len(list(Path(f"/proc/{zygote}/fd").iterdir())) if zygote else 0,
+            zygote_children=tuple(task.read_text().split()) if zygote else (),
+            scratch=tuple(sorted(path.name for path in self.scratch.iterdir())),
+        )
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process ends (a net of five seconds: the kernel needs a moment after SIGKILL)."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([pidfd], [], [], 5)[0])
+    finally:
+        os.close(pidfd)
+
+
+@pytest.fixture(scope="module", params=["zygote", "spawn"])
+def ward(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+    """One parent per way to start and per file of tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+        patch.setenv("OPENBLAS_CORETYPE", "Haswell")
+        made = Ward(request.param, tmp_path_factory.mktemp("scratch"))
+        patch.setenv("SENTRY_DSN", "canary")
+        assert made.children.start() == {"engine": "fake"}
+        yield made
+        made.children.stop()
+        assert not any(made.scratch.iterdir())
+
+
+@pytest.fixture
+def nothing_left(ward: Ward) -> Iterator[None]:
+    """Whatever the test does to a child: afterwards there is what there was before."""
+    before = ward.census()
+    yield
+    for _ in range(500):  # the zygote closes its end right after its report, a moment after we have read that
+        if ward.census() == before:
+            break
+        threading.Event().wait(0.01)
+    assert ward.census() == before

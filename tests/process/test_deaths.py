@@ -1,0 +1,210 @@
+"""The catalogue of deaths: each is classified right, in time, and leaves nothing behind. Both ways to start."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from daemon.children import ChildResult
+from daemon.model import Cause, Stage
+from tests.process.conftest import Ward, is_gone
+
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Death:
+    """One way to die, and what must be concluded from it."""
+
+    text: str
+    failpoints: str = ""
+    deadline_s: float = 60
+    cause: Cause
+    #: "either": the kill races with the child's own end.
+    signal: str | None = None
+    page: int | None = 2
+    words: str
+
+
+DEATHS: dict[str, Death] = {
+    "segv": Death(
+        text="a\nb",
+        failpoints="child.ocr@page=2=segv",
+        cause=Cause.CRASHED,
+        signal="SIGSEGV",
+        words="killed by SIGSEGV in ocr of page 2 of 2",
+    ),
+    "abort": Death(
+        text="a\nb",
+        failpoints="child.page@page=1=abort",
+        cause=Cause.CRASHED,
+        signal="SIGABRT",
+        page=1,
+        words="killed by SIGABRT in parse of page 1",
+    ),
+    "kill": Death(
+        text="a\nb",
+        failpoints="child.layout@page=2=kill",
+        cause=Cause.CRASHED,
+        signal="SIGKILL",
+        words="killed by SIGKILL in layout of page 2",
+    ),
+    "start": Death(
+        text="a\nb",
+        failpoints="child.start=segv",
+        cause=Cause.CRASHED,
+        signal="SIGSEGV",
+        page=None,
+        words="killed by SIGSEGV in start",
+    ),
+    "exit0": Death(
+        text="a\nb",
+        failpoints="child.result=exit0",
+        cause=Cause.CRASHED,
+        page=None,
+        words="left with status 0 without a result",
+    ),
+    "garbage": Death(
+        text="a\nb",
+        failpoints="child.ocr@page=2=garbage",
+        cause=Cause.PROTOCOL,
+        signal="either",
+        words="a frame starts with byte 0x25",
+    ),
+    "flood": Death(
+        text="a\nb",
+        failpoints="child.ocr@page=2=flood",
+        cause=Cause.PROTOCOL,
+        signal="SIGKILL",
+        words="announces 4294967295 bytes",
+    ),
+    "half a frame": Death(
+        text="a\nhalf",
+        cause=Cause.PROTOCOL,
+        words="4 bytes into a frame; it left with status 0",
+    ),
+    "death in mid-frame": Death(
+        text="a\nhalf-abort", cause=Cause.CRASHED, signal="SIGABRT", words="killed by SIGABRT in ocr of page 2"
+    ),
+    "a frame of the parent's": Death(
+        text="a\njob",
+        cause=Cause.PROTOCOL,
+        signal="either",
+        words="JOB",
+    ),
+    "hang": Death(
+        text="a\nb",
+        failpoints="child.ocr@page=2=hang",
+        deadline_s=1,
+        cause=Cause.TIMEOUT,
+        signal="SIGKILL",
+        words="killed at its deadline of 1.0 s in ocr of page 2",
+    ),
+    "wait": Death(
+        text="a\nwait 9999",
+        deadline_s=1,
+        cause=Cause.TIMEOUT,
+        signal="SIGKILL",
+        words="killed at its deadline of 1.0 s in ocr of page 2",
+    ),
+    "oom": Death(
+        text="a\nb",
+        failpoints="child.ocr@page=2=oom",
+        cause=Cause.MEMORY,
+        words="could not allocate memory",
+    ),
+    "shared memory": Death(
+        text="a\nmap-shared", cause=Cause.MEMORY, signal="SIGKILL", words="killed at its memory limit in ocr of page 2"
+    ),
+    "raise": Death(
+        text="a\nb",
+        failpoints="child.ocr@page=2=raise",
+        cause=Cause.ENGINE_ERROR,
+        words="InjectedError: failpoint child.ocr",
+    ),
+    "unspeakable": Death(
+        text="a\nlone-surrogate",
+        cause=Cause.ENGINE_ERROR,
+        words="ValueError: ? is no text",
+    ),
+    "encrypted": Death(
+        text="encrypted",
+        cause=Cause.ENCRYPTED,
+        page=1,
+        words="it needs a password",
+    ),
+    "lingering": Death(
+        text="a\nclose-and-linger", cause=Cause.CRASHED, signal="SIGKILL", words="did not leave within 0.5 s"
+    ),
+    "too much output": Death(
+        text="size 20000000",
+        cause=Cause.TOO_LARGE,
+        page=None,
+        words="beyond 16777216 allowed",
+    ),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_death(ward: Ward, death: str) -> None:
+    """Each way to die has its cause, its place and its sentence."""
+    case = DEATHS[death]
+    outcome = ward.run(case.text, failpoints=case.failpoints, deadline_s=case.deadline_s).outcome
+    assert (outcome.cause, outcome.page) == (case.cause, case.page)
+    assert case.signal in {outcome.signal, "either"}
+    assert case.words in outcome.detail
+    assert outcome.peak_rss_bytes > 2**20
+
+
+@pytest.mark.parametrize("action", ["segv", "abort", "hang"])
+def test_traceback(ward: Ward, action: str) -> None:
+    """Where a child was is in the record, even when it held the GIL in native code."""
+    outcome = ward.run("a", failpoints=f"child.ocr={action}", deadline_s=1).outcome
+    assert "in fire" in outcome.traceback
+    assert 'fake_engine.py"' in outcome.traceback
+    assert outcome.stage is Stage.OCR
+
+
+def test_deadline_is_kept(ward: Ward) -> None:
+    """A hang costs its deadline and half a second for the traceback, not more."""
+    began = time.monotonic()
+    ward.run("a", failpoints="child.ocr=hang", deadline_s=1)
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("kind", ["grandchild", "grandchild-setsid"])
+@pytest.mark.parametrize("ending", ["", "child.result=segv", "child.result=hang"])
+def test_grandchild(ward: Ward, tmp_path: Path, kind: str, ending: str) -> None:
+    """What a child started ends with it, in its group or out of it, however the child ended."""
+    pid_file = tmp_path / "pid"
+    result = ward.run(f"{kind} {pid_file}", failpoints=ending, deadline_s=2 if "hang" in ending else 60)
+    assert result.outcome.cause is {"": Cause.CONVERTED, "child.result=segv": Cause.CRASHED}.get(ending, Cause.TIMEOUT)
+    assert is_gone(int(pid_file.read_text()))
+
+
+def test_scratch_that_resists(ward: Ward) -> None:
+    """A folder without modes is removed like any other."""
+    assert ward.run("lock-scratch").outcome.cause is Cause.CONVERTED
+
+
+def test_document_is_read_only(ward: Ward) -> None:
+    """No child can change the bytes that the next one reads; `ward.run` compares them."""
+    assert ward.run("write-document").outcome.cause is Cause.CONVERTED
+
+
+def test_output_is_bounded(ward: Ward) -> None:
+    """A child may print without end; some of it is kept."""
+    outcome: ChildResult = ward.run("print 1000000")
+    assert outcome.outcome.cause is Cause.CONVERTED
+    assert 0 < len(outcome.outcome.stderr_tail) <= 10_000
+
+
+def test_the_next_one_is_well(ward: Ward) -> None:
+    """After all that, a document converts."""
+    result = ward.run("one\ntwo")
+    assert result.outcome.cause is Cause.CONVERTED
+    assert result.conversion is not None
+    assert result.conversion.artefacts["document.md"] == b"ONE\nTWO"

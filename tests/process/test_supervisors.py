@@ -1,0 +1,175 @@
+"""When the parent or the zygote goes first; and engines that do not load."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from daemon.children import ChildResult
+from daemon.errors import EngineError
+from daemon.model import Cause
+from tests.process.conftest import HERE, Ward, is_gone
+
+pytestmark = pytest.mark.process
+
+BOTH = pytest.mark.parametrize("start", ["zygote", "spawn"])
+
+
+@pytest.fixture
+def zygote_ward(tmp_path: Path) -> Iterator[Ward]:
+    """A parent whose zygote may be killed."""
+    made = Ward("zygote", tmp_path)
+    made.children.start()
+    yield made
+    made.children.stop()
+    assert not list(tmp_path.iterdir())
+
+
+def test_zygote_killed(zygote_ward: Ward, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A zygote's death releases its document, ends its children and theirs, and costs the next document nothing."""
+    children = zygote_ward.children
+    pid_file = tmp_path_factory.mktemp("out") / "pid"
+    first = children.zygote_pid
+    assert first is not None
+
+    def shoot(page: int, _pages: int) -> None:
+        if page == 1:
+            os.kill(first, signal.SIGKILL)
+
+    result = zygote_ward.run(f"grandchild-setsid {pid_file}\nwait 9999", on_page=shoot)
+    assert result.outcome.cause is Cause.ZYGOTE_DIED
+    assert is_gone(int(pid_file.read_text())) or os.geteuid() != 0
+    assert is_gone(first)
+    assert zygote_ward.run("a").outcome.cause is Cause.CONVERTED
+    assert children.zygote_pid not in {None, first}
+
+
+def test_zygote_killed_between(zygote_ward: Ward) -> None:
+    """A zygote that died while nobody looked is replaced for the next document."""
+    pid = zygote_ward.children.zygote_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    causes = [zygote_ward.run("a").outcome.cause for _ in range(3)]
+    assert Cause.CONVERTED in causes
+    assert set(causes[1:]) == {Cause.CONVERTED}
+
+
+def test_zygote_stops_with_its_parent(zygote_ward: Ward) -> None:
+    """`stop` leaves no zygote."""
+    pid = zygote_ward.children.zygote_pid
+    zygote_ward.children.stop()
+    assert pid is not None
+    assert is_gone(pid)
+    assert zygote_ward.children.zygote_pid is None
+
+
+HELPER = """
+import os, sys, threading
+from pathlib import Path
+from tests.process.conftest import Ward
+
+if __name__ == "__main__":
+    ward = Ward(sys.argv[1], Path(sys.argv[2]))
+    ward.children.start()
+    ward.run("a\\nwait 9999", on_page=lambda page, pages: print("running", flush=True))
+"""
+
+
+@BOTH
+def test_parent_killed(start: str, tmp_path: Path) -> None:
+    """When the parent is SIGKILLed nothing of it goes on: no zygote, no child."""
+    helper = subprocess.Popen(
+        [sys.executable, "-c", HELPER, start, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        cwd=Path(HERE).parent.parent,
+        text=True,
+    )
+    assert helper.stdout is not None
+    with helper.stdout:
+        while "running" not in (line := helper.stdout.readline()):
+            assert line, "the helper ended early"
+        below = descendants(helper.pid)
+        assert len(below) == (2 if start == "zygote" else 1)
+        ends = [os.pidfd_open(pid) for pid in below]
+        helper.kill()
+        helper.wait()
+    for end in ends:
+        assert select.select([end], [], [], 10)[0], "it goes on without its parent"
+        os.close(end)
+
+
+def descendants(pid: int) -> list[int]:
+    """Everything below `pid`."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("factory", "words"),
+    [
+        ("fake_engine:load_nothing", "package 'rapidocr' is missing"),
+        ("fake_engine:load_missing_module", "package 'no_such_package' is missing"),
+        ("fake_engine:no_such_factory", "no_such_factory"),
+        ("fake_engine:load_and_die", "Aborted|without a word"),
+    ],
+)
+def test_engine_that_does_not_load(start: str, factory: str, words: str, tmp_path: Path) -> None:
+    """A missing part refuses the start and names itself, whichever way children start."""
+    ward = Ward(start, tmp_path, factory)
+    before = ward.census()
+    with pytest.raises(EngineError, match=words):
+        ward.children.start()
+    assert ward.census() == before
+
+
+def test_zygote_with_a_thread(tmp_path: Path) -> None:
+    """A warm process with a second thread never forks: its threads are named, and every child is spawned instead."""
+    ward = Ward("zygote", tmp_path, "fake_engine:load_with_thread")
+    with structlog.testing.capture_logs() as logs:
+        assert ward.children.start() == {"engine": "fake"}
+    said = [line for line in logs if line["event"] == "zygote.not_single_threaded"]
+    assert len(said) == 1
+    assert said[0]["log_level"] == "error"
+    assert "python" in said[0]["error"]
+    assert ward.children.zygote_pid is None
+    assert ward.run("a").outcome.cause is Cause.CONVERTED
+    ward.children.stop()
+
+
+def test_zygote_that_is_stuck(tmp_path: Path) -> None:
+    """A zygote that does not answer is ended at the start's deadline, and its document is released."""
+    ward = Ward("zygote", tmp_path, start_timeout_s=1.5)
+    ward.children.start()
+    pid = ward.children.zygote_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    result: ChildResult = ward.run("a")
+    assert result.outcome.cause is Cause.ZYGOTE_DIED
+    assert time.monotonic() - began < 20
+    assert ward.run("a").outcome.cause is Cause.CONVERTED
+    ward.children.stop()
+
+
+def test_one_line_tells_everything(zygote_ward: Ward) -> None:
+    """The canonical line of a crashed child names the signal, the place, the figures and the limits."""
+    with structlog.testing.capture_logs() as logs:
+        zygote_ward.run("a\nb", failpoints="child.ocr@page=2=segv")
+    (line,) = [each for each in logs if each["event"] == "child.exited"]
+    assert line["log_level"] == "warning"
+    assert (line["signal"], line["stage"], line["page"], line["document_id"]) == ("SIGSEGV", "ocr", 2, "d1")
+    assert line["memory_limit_bytes"] > line["peak_rss_bytes"] > 0
+    assert "Segmentation fault" in line["traceback"]
