@@ -36,14 +36,15 @@ def fetch_into(spool: Spool, uri: str, *, roots: tuple[Path, ...]) -> None:
         raise DocumentError(Cause.SOURCE_MISSING, f"cannot fetch {path}: it is not there") from error
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
         raise WorldError(Cause.SOURCE_UNAVAILABLE, f"cannot fetch {path}: {error}; look at its permissions") from error
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        try:
-            _check_opened(file.fileno(), path, roots)
-            spool.expect(os.fstat(file.fileno()).st_size)
-            while chunk := file.read(CHUNK_BYTES):
-                spool.write(chunk)
-        except OSError as error:
-            raise WorldError(Cause.SOURCE_UNAVAILABLE, f"cannot read {path}: {error.strerror}") from error
+    try:
+        _check_opened(descriptor, path, roots)
+        spool.expect(os.fstat(descriptor).st_size)
+        while chunk := os.read(descriptor, CHUNK_BYTES):
+            spool.write(chunk)
+    except OSError as error:
+        raise WorldError(Cause.SOURCE_UNAVAILABLE, f"cannot read {path}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
 
 
 def _path(uri: str) -> Path:

@@ -80,7 +80,7 @@ class HttpSource:
             raise _refused(text, f"{url.scheme or 'no scheme'} is not {' or '.join(allowed)}{hint}")
         if url.userinfo:
             raise _refused(text, "credentials in a URL would be logged and stored")
-        if not url.host:
+        if not url.host or "%" in url.host:
             raise _refused(text, "it names no host")
         return url
 

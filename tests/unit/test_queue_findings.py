@@ -42,7 +42,7 @@ def test_a_sound_set_up_is_silent() -> None:
         ({"RedrivePolicy": redrive(40)}, {}, {"retry": RetrySettings(max_attempts=5)}, "maxReceiveCount is 40"),
         ({"RedrivePolicy": redrive(100, "arn:other")}, {}, {}, "dead letters lie in two places"),
         ({"MessageRetentionPeriod": "3600"}, {}, {}, "set MessageRetentionPeriod to 4.0 days"),
-        ({}, {}, {"child": ChildSettings(document_timeout_s=39_000), "retry": RetrySettings(max_attempts=9)}, "4.1 days"),
+        ({}, {}, {"child": ChildSettings(document_timeout_s=39_000), "retry": RetrySettings(max_attempts=9)}, "4.1 d"),
         ({"FifoQueue": "true"}, {}, {}, "the queue is FIFO"),
         ({}, {}, {"queue": QueueSettings(visibility_s=10)}, "queue.visibility_s is 10"),
         ({}, {"MessageRetentionPeriod": str(4 * DAY_S)}, {}, "set MessageRetentionPeriod to 14 days"),
