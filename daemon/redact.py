@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -30,13 +30,20 @@ _CONTENT_KEYS = frozenset({"body", "content", "markdown", "text", "data", "artef
 _TEXT_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # A presigned URL is a credential: its query goes, and so does a user and password before the host.
     (re.compile(r"(\b(?:https?|wss?)://)[^\s/@?#\"']+@", re.IGNORECASE), rf"\1{REDACTED}@"),
-    (re.compile(r"(\b(?:https?|wss?)://[^\s?#\"'<>]+\?)[^\s#\"'<>]+", re.IGNORECASE), rf"\1{REDACTED}"),
+    (re.compile(r"(\b(?:https?|wss?)://[^\s?#\"'<>]{1,1024}\?)[^\s#\"'<>]+", re.IGNORECASE), rf"\1{REDACTED}"),
+    (
+        re.compile(
+            r"([?&](?:x-amz-|sig|token|key|code|auth|awsaccesskeyid)[\w-]{0,40}=)[^\s&#\"'<>]+",
+            re.IGNORECASE,
+        ),
+        rf"\1{REDACTED}",
+    ),
     # An AWS key id, and what follows a telling name: `aws_secret_access_key=…`, `"SessionToken": "…"`.
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), REDACTED),
     (re.compile(r"\b((?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\1{REDACTED}"),
     (
         re.compile(
-            r"((?:secret|token|passw|signature|credential|access_?key)[\w-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]{8,}",
+            r"((?:secret|token|passw|signature|credential|access_?key)[\w-]{0,40}[\"']?\s{0,4}[=:]\s{0,4}[\"']?)[^\s\"'&,;]{8,}",
             re.IGNORECASE,
         ),
         rf"\1{REDACTED}",
@@ -46,7 +53,11 @@ _TEXT_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of a value is kept; a limit on everything, since values may come from a hostile child."""
+    """How much of a value is kept; a limit on everything, since values may come from a hostile child.
+
+    Texts and members are halved with each level, down to 64 and 4; every pattern has bounded repeats, so the work is
+    bounded too.
+    """
 
     #: Characters of one string; the rest is counted.
     text: int = 4_096
@@ -96,7 +107,7 @@ def _members(value: Mapping[Any, Any] | Collection[Any], key: str, limits: Limit
     """The first members of a mapping or sequence, one level less deep; their number where that is too deep."""
     if limits.depth <= 0:
         return f"[{len(value)} members]"
-    inner = replace(limits, depth=limits.depth - 1)
+    inner = Limits(depth=limits.depth - 1, members=max(limits.members // 2, 4), text=max(limits.text // 2, 64))
     if isinstance(value, Mapping):
         pairs = islice(value.items(), limits.members)
         return {scrub_text(str(k), limit=128): scrub(v, key=str(k), limits=inner) for k, v in pairs}
