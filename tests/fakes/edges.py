@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from daemon.children import ChildJob, ChildResult, KillSwitch
 from daemon.errors import BulkheadError
 from daemon.fetch import Fetched
-from daemon.model import Cause, Conversion, Document, MediaType, Outcome, PageReport, PageState
+from daemon.model import Cause, Conversion, Document, KillReason, MediaType, Outcome, PageReport, PageState
 
 
 def conversion(text: str = "hello") -> Conversion:
@@ -72,7 +72,8 @@ class ScriptedConverter:
         self.jobs.append(job)
         self.on_run(job, switch)
         if switch.reason is not None:
-            return ChildResult(outcome=self._outcome(job, Cause.DRAINED), conversion=None)
+            lost = switch.reason is KillReason.LEASE_LOST
+            return ChildResult(outcome=self._outcome(job, Cause.LEASE_LOST if lost else Cause.DRAINED), conversion=None)
         script = self.causes.get(job.document_id, (Cause.CONVERTED,))
         cause = script[0] if job.ocr else script[-1]
         made = conversion(job.document_id) if cause is Cause.CONVERTED else None

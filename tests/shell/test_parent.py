@@ -1,0 +1,293 @@
+"""The loop: as many messages as slots, a stop that loses nothing, a bug that costs one document.
+
+Real threads and a real kill switch; the order comes from events that the scripted converter sets and waits for.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from daemon.attempt import DocumentEnded
+from daemon.children import ChildJob, KillSwitch
+from daemon.clock import SystemClock
+from daemon.delivery import Delivery
+from daemon.edges import Edges, Limits
+from daemon.errors import LeaseLostError, WorldError
+from daemon.heartbeat import Heartbeat
+from daemon.model import Cause, Holder, Message, ResultStatus
+from daemon.parent import Parent
+from daemon.queue_local import LocalQueue
+from tests.fakes.edges import ScriptedConverter, ScriptedSource
+from tests.fakes.ledger import MemoryLedger
+from tests.fakes.store import MemoryStore
+
+#: A net for a hang; no test waits for it.
+NET_S = 20.0
+
+
+@dataclass
+class Bench:
+    """A parent on fakes, and everything that it can see."""
+
+    workers: int = 2
+    drain_s: float = NET_S
+    queue: LocalQueue = field(default_factory=lambda: LocalQueue(clock=SystemClock(), wait_s=0.2))
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    store: MemoryStore = field(default_factory=MemoryStore)
+    converter: ScriptedConverter = field(default_factory=ScriptedConverter)
+    ended: list[DocumentEnded] = field(default_factory=list)
+    released: list[Cause] = field(default_factory=list)
+    #: Set whenever a document ended or a message was given back.
+    news: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def __post_init__(self) -> None:
+        clock = SystemClock()
+        self.heartbeat = Heartbeat(queue=self.queue, ledger=self.ledger, clock=clock, visibility_s=60, interval_s=NET_S)
+        edges = Edges(
+            queue=self.queue,
+            ledger=self.ledger,
+            source=ScriptedSource(),
+            converter=self.converter,
+            store=self.store,
+            heartbeat=self.heartbeat,
+            clock=clock,
+            failpoint=lambda _name, _document, _attempt: None,
+        )
+        holder = Holder(host="here", boot_id="boot", invocation="now", pid=1)
+        limits = Limits(document_timeout_s=900, lease_s=60, max_attempts=3)
+        self.parent = Parent(
+            edges,
+            delivery=Delivery(edges, limits=limits, holder=holder, on_ended=self._on_ended),
+            workers=self.workers,
+            drain_s=self.drain_s,
+            release_delay_s=0.0,
+            new_switch=KillSwitch,
+            on_released=self._on_released,
+        )
+        self.thread = threading.Thread(target=self.parent.run, daemon=True)
+
+    def _on_ended(self, ended: DocumentEnded) -> None:
+        self.ended.append(ended)
+        self.news.release()
+
+    def _on_released(self, message: Message, error: WorldError) -> None:
+        del message
+        self.released.append(error.cause)
+        self.news.release()
+
+    def send(self, *names: str) -> None:
+        """Enqueue one message for each name."""
+        for name in names:
+            self.queue.send(json.dumps({"uri": f"s3://bucket/{name}.pdf", "id": name, "etag": "1"}))
+
+    def wait_for_news(self, number: int = 1) -> None:
+        """Return when `number` more documents have ended or were given back."""
+        for _ in range(number):
+            assert self.news.acquire(timeout=NET_S), "nothing happened"
+
+    def join(self) -> None:
+        """Return when the parent has left."""
+        self.thread.join(timeout=NET_S)
+        assert not self.thread.is_alive(), "the parent did not leave"
+
+
+@contextmanager
+def running(bench: Bench) -> Iterator[Bench]:
+    """Let it run, and make sure that it has left afterwards."""
+    bench.thread.start()
+    try:
+        yield bench
+    finally:
+        bench.parent.request_stop(at_once=True)
+        bench.join()
+
+
+class Gate:
+    """Holds children at their start until it is opened, or until their switch is pulled."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+
+    def hold(self, job: ChildJob, switch: KillSwitch) -> None:
+        """Say that a child is here, and keep it."""
+        del job
+        self.entered.release()
+        while not self.open.wait(0.01) and switch.reason is None:
+            pass
+
+    def wait_for(self, number: int) -> None:
+        """Return when `number` more children are here."""
+        for _ in range(number):
+            assert self.entered.acquire(timeout=NET_S), "no child came"
+
+
+def test_no_more_messages_than_slots() -> None:
+    """What waits for a slot waits on the queue, where another host may take it."""
+    gate = Gate()
+    bench = Bench(workers=2, converter=ScriptedConverter(on_run=gate.hold))
+    bench.send("a", "b", "c", "d", "e")
+    with running(bench):
+        gate.wait_for(2)
+        assert bench.queue.depth()["visible"] == 3
+        gate.open.set()
+        bench.wait_for_news(5)
+    assert {ended.settled.status for ended in bench.ended} == {ResultStatus.CONVERTED}
+    assert bench.queue.depth() == {"visible": 0, "in_flight": 0, "dead": 0}
+
+
+def test_a_drain_lets_work_finish() -> None:
+    """Told to stop: nothing new is received, and what is in flight is finished and deleted."""
+    gate = Gate()
+    bench = Bench(workers=1, converter=ScriptedConverter(on_run=gate.hold))
+    bench.send("first", "second")
+    with running(bench):
+        gate.wait_for(1)
+        bench.parent.request_stop()
+        gate.open.set()
+        bench.join()
+    assert [ended.document.id for ended in bench.ended] == ["first"]
+    assert bench.queue.depth()["visible"] == 1
+
+
+def test_a_drain_that_takes_too_long_costs_no_attempt() -> None:
+    """After `drain_s` the child is killed, its message visible at once, and the attempt is not counted."""
+    gate = Gate()
+    bench = Bench(workers=1, drain_s=0.0, converter=ScriptedConverter(on_run=gate.hold))
+    bench.send("slow")
+    with running(bench):
+        gate.wait_for(1)
+        bench.parent.request_stop()
+        bench.join()
+    assert bench.released == [Cause.DRAINED]
+    assert bench.queue.depth()["visible"] == 1
+    (attempt,) = bench.ledger.attempts("slow")
+    assert attempt.ended_at is not None
+    assert attempt.last_cause is Cause.DRAINED
+
+
+def test_a_second_interrupt_does_not_wait() -> None:
+    """Whoever presses Ctrl+C twice wants the terminal back, whatever `drain_s` is."""
+    gate = Gate()
+    bench = Bench(workers=1, drain_s=10_000.0, converter=ScriptedConverter(on_run=gate.hold))
+    bench.send("slow")
+    with running(bench):
+        gate.wait_for(1)
+        bench.parent.request_stop()
+        bench.parent.request_stop(at_once=True)
+        bench.join()
+    assert bench.released == [Cause.DRAINED]
+
+
+def test_a_bug_costs_one_message_and_no_slot() -> None:
+    """An exception that nobody expects leaves its message on the queue; the slot takes the next one."""
+
+    def stumble(job: ChildJob, switch: KillSwitch) -> None:
+        del switch
+        if job.document_id == "bug":
+            raise ZeroDivisionError
+
+    bench = Bench(workers=1, converter=ScriptedConverter(on_run=stumble))
+    bench.send("bug", "good")
+    with running(bench):
+        bench.wait_for_news(1)
+    assert [ended.document.id for ended in bench.ended] == ["good"]
+    assert bench.queue.depth()["in_flight"] == 1, "the message comes back by itself"
+    assert bench.ledger.attempts("bug")[0].ended_at is None, "and its attempt counts"
+
+
+def test_a_lost_lease_stops_the_work() -> None:
+    """A refused heartbeat: the child is ended, nothing is published, nothing is released or deleted."""
+    gate = Gate()
+
+    class Refusing(LocalQueue):
+        def extend(self, message: Message, *, visibility_s: float) -> None:
+            del message, visibility_s
+            raise LeaseLostError("the receipt is no longer ours")
+
+    bench = Bench(
+        workers=1,
+        queue=Refusing(clock=SystemClock(), wait_s=0.2),
+        converter=ScriptedConverter(on_run=gate.hold),
+    )
+    bench.send("overtaken", "next")
+    with running(bench):
+        gate.wait_for(1)
+        bench.heartbeat.beat()
+        gate.wait_for(1)
+        gate.open.set()
+        bench.wait_for_news(1)
+    assert [ended.document.id for ended in bench.ended] == ["next"]
+    assert bench.store.manifest("overtaken") is None
+    assert bench.released == []
+
+
+def test_an_unanswering_queue_is_asked_again() -> None:
+    """An outage of the queue is no reason to leave: the parent waits and asks again."""
+
+    class Flaky(LocalQueue):
+        failures = 1
+
+        def receive(self, limit: int, *, stop: threading.Event) -> Sequence[Message]:
+            if self.failures:
+                self.failures -= 1
+                raise WorldError(Cause.QUEUE_UNAVAILABLE, "no answer")
+            return super().receive(limit, stop=stop)
+
+    bench = Bench(queue=Flaky(clock=SystemClock(), wait_s=0.2))
+    bench.send("patient")
+    with running(bench):
+        bench.wait_for_news(1)
+    assert [ended.document.id for ended in bench.ended] == ["patient"]
+
+
+@pytest.mark.parametrize("body", ["", "not json and no uri", "{}", '{"Records": []}', "[" * 100_000])
+def test_garbage_on_the_queue_is_dead_lettered(body: str) -> None:
+    """A message that nobody can read goes to the dead-letter queue with its reason, and its neighbour converts."""
+    bench = Bench()
+    bench.queue.send(body)
+    bench.send("neighbour")
+    with running(bench):
+        bench.wait_for_news(1)
+        bench.parent.request_stop()
+        bench.join()
+    assert [letter.body for letter in bench.queue.dead] == [body]
+    assert bench.queue.dead[0].cause is Cause.MALFORMED_MESSAGE
+    assert bench.queue.depth()["visible"] == 0
+
+
+def test_several_records_are_several_documents() -> None:
+    """One of three records is bad: it alone is dead-lettered, the message is deleted once all have ended."""
+    records: list[dict[str, object]] = [
+        {
+            "eventSource": "aws:s3",
+            "eventName": "ObjectCreated:Put",
+            "s3": {"bucket": {"name": "bucket"}, "object": {"key": key, "size": 9, "eTag": key}},
+        }
+        for key in ("one.pdf", "two.pdf")
+    ]
+    bench = Bench()
+    bench.queue.send(json.dumps({"Records": [*records, {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}]}))
+    with running(bench):
+        bench.wait_for_news(2)
+        bench.parent.request_stop()
+        bench.join()
+    assert sorted(ended.document.uri for ended in bench.ended) == ["s3://bucket/one.pdf", "s3://bucket/two.pdf"]
+    assert len(bench.queue.dead) == 1
+    assert bench.queue.depth()["visible"] == 0
+
+
+def test_a_duplicate_is_only_deleted() -> None:
+    """The same version of the same object, delivered twice, is converted once."""
+    bench = Bench(workers=1)
+    bench.send("twice", "twice")
+    with running(bench):
+        bench.wait_for_news(2)
+    assert len(bench.converter.jobs) == 1
+    assert bench.queue.depth() == {"visible": 0, "in_flight": 0, "dead": 0}
