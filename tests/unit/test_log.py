@@ -197,6 +197,11 @@ def test_shortened_text_says_how_much_is_missing() -> None:
     assert scrub_text("a" * 20, limit=5) == "aaaaa… (15 more)"
 
 
+def test_name_that_is_no_unicode_can_be_written() -> None:
+    """A file's name may hold a lone surrogate, which no stream takes."""
+    assert scrub_text("a\ud800b").encode() == b"a\\ud800b"
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
