@@ -7,12 +7,16 @@ place in the order of pages.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel, DoclingDocument, ProvenanceItem
+from docling_core.types.doc import BoundingBox, ContentLayer, CoordOrigin, DocItemLabel, DoclingDocument, ProvenanceItem
 
 from daemon.engine.pages import clean
+
+#: Docling's place holders, `<!-- image -->` and the like.
+_COMMENTS = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def mark_failed_pages(document: DoclingDocument, failures: Mapping[int, str]) -> None:
@@ -47,9 +51,11 @@ def _page_of(document: DoclingDocument, item: Any) -> int | None:
 
 
 def markdown(document: DoclingDocument) -> bytes:
-    """Docling's Markdown."""
-    text = clean(document.export_to_markdown())
-    return (text.rstrip("\n") + "\n").encode()
+    """Docling's Markdown; with headers, footers and picture texts where there is nothing else to read."""
+    text = document.export_to_markdown()
+    if not _COMMENTS.sub("", text).strip() and has_text(document):
+        text = document.export_to_markdown(included_content_layers=set(ContentLayer), traverse_pictures=True)
+    return (clean(text).rstrip("\n") + "\n").encode()
 
 
 def lossless(document: DoclingDocument) -> bytes:

@@ -104,6 +104,8 @@ class PageLayoutModel(BaseLayoutModel):  # type: ignore[misc]
             clusters.append(Cluster(id=number, label=_label(group["class_name"]), bbox=box, confidence=_SURE))
             if group.get("table_grid") is not None:
                 page.grids[number] = _grid(group, box, 1 / scale)
+                # The other parser's boxes of the same text are a little larger; none may be left outside.
+                clusters[number].bbox = box.expand_by_scale(0.005, 0.01) if hasattr(box, "expand_by_scale") else box
         return clusters
 
     def by_picture(self, page: SourcePage) -> list[Cluster]:

@@ -26,6 +26,7 @@ from daemon.engine.regions import (
     covered_share,
     disjoint,
     free_text_from_pictures,
+    in_order,
     keep_text_of_bare_page,
     paragraphs,
     whole,
@@ -86,7 +87,7 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
             picture = turn_picture(picture, degrees)
             page.turn(degrees)
             page.notes.remarks.append(f"turned by {degrees} degrees to be read")
-        page.lines = [self._line(picture, quad, scale, (0.0, 0.0)) for quad in quads]
+        page.lines = in_order([self._line(picture, quad, scale, (0.0, 0.0)) for quad in quads])
 
     def __call__(self, conv_res: ConversionResult, page_batch: Iterable[Page]) -> Iterable[Page]:
         """Read the lines, join them with the text layer's cells, and mend the clusters where text came up."""
@@ -120,8 +121,9 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
         for box in picture_regions(page):
             self._announce(page)
             picture, scale = page.picture(box)
-            quads = self._reader.find(picture)
-            lines.extend(self._line(picture, quad, scale, (max(0.0, box.l), max(0.0, box.t))) for quad in quads)
+            origin = (max(0.0, box.l), max(0.0, box.t))
+            found = (self._line(picture, quad, scale, origin) for quad in self._reader.find(picture))
+            lines.extend(in_order(list(found)))
         return lines
 
     def _line(self, picture: np.ndarray, quad: np.ndarray, scale: float, origin: tuple[float, float]) -> Line:

@@ -14,6 +14,8 @@ from daemon.engine.pages import Line
 
 #: A picture of whose area text lines cover more than this is text with something around it.
 _TEXT_IN_PICTURE = 0.15
+#: Fewer characters are a label or a logo.
+_LEAST_TEXT = 20
 #: What Docling's Markdown leaves out.
 _FURNITURE = frozenset({DocItemLabel.PAGE_HEADER, DocItemLabel.PAGE_FOOTER})
 
@@ -68,7 +70,7 @@ def disjoint(boxes: Sequence[BoundingBox]) -> list[BoundingBox]:
 
 def free_text_from_pictures(clusters: Sequence[Cluster], lines: Sequence[Line]) -> list[Cluster]:
     """The clusters without those pictures that are really text: Docling's Markdown leaves out a picture's text."""
-    return [c for c in clusters if c.label is not DocItemLabel.PICTURE or _cover(c.bbox, lines) < _TEXT_IN_PICTURE]
+    return [c for c in clusters if c.label is not DocItemLabel.PICTURE or not _is_text(c.bbox, lines)]
 
 
 def keep_text_of_bare_page(clusters: Sequence[Cluster]) -> None:
@@ -92,6 +94,18 @@ def paragraphs(lines: Sequence[Line]) -> list[BoundingBox]:
     return [union(group) for group in groups]
 
 
+def in_order(lines: Sequence[Line]) -> list[Line]:
+    """Lines from top to bottom, those side by side from left to right."""
+    ordered: list[Line] = []
+    row: list[Line] = []
+    for line in sorted(lines, key=lambda x: (x.box.t + x.box.b, x.box.l)):
+        if row and (line.box.t + line.box.b) / 2 > row[0].box.b:
+            ordered += sorted(row, key=lambda x: x.box.l)
+            row = []
+        row.append(line)
+    return ordered + sorted(row, key=lambda x: x.box.l)
+
+
 def covered_share(box: BoundingBox, others: Iterable[BoundingBox]) -> float:
     """Share of `box` that `others` cover, overlaps among them counted twice."""
     return sum(box.intersection_area_with(other) for other in others) / max(box.area(), 1e-6)
@@ -106,8 +120,11 @@ def _mostly_within(inner: BoundingBox, outer: BoundingBox) -> bool:
     return bool(inner.area() > 0 and inner.intersection_over_self(outer) > 0.7)  # noqa: PLR2004 - most of it
 
 
-def _cover(box: BoundingBox, lines: Sequence[Line]) -> float:
-    return covered_share(box, (line.box for line in lines))
+def _is_text(box: BoundingBox, lines: Sequence[Line]) -> bool:
+    inside = [line for line in lines if _mostly_within(line.box, box)]
+    if sum(len(line.text) for line in inside) < _LEAST_TEXT:
+        return False
+    return covered_share(box, (line.box for line in inside)) >= _TEXT_IN_PICTURE
 
 
 def _follows(upper: BoundingBox, lower: BoundingBox) -> bool:
