@@ -114,14 +114,14 @@ def test_file_that_is_no_toml_names_the_line(tmp_path: Path, text: str) -> None:
 def test_unknown_names_are_refused_with_the_likely_one(tmp_path: Path) -> None:
     """A misspelt setting must not be ignored, wherever it stands, and all are named at once."""
     file = toml(tmp_path, "[queue]\nwiat_s = 1\n[chidl]\nlinger_s = 1\n")
-    directory = credentials(tmp_path, sentry__dns="x", aws_keys="another program's")
+    directory = credentials(tmp_path, sentry__dns="x", other__keys="another program's")
     message = refusal(file, environ={"BULKHEAD_WORKER": "2", "CREDENTIALS_DIRECTORY": directory}, stroe__url="/x")
     assert f"queue.wiat_s ({file}) is no setting; did you mean queue.wait_s?" in message
     assert "chidl.linger_s" in message
     assert "worker (variable BULKHEAD_WORKER) is no setting; did you mean workers?" in message
     assert "sentry.dns (credential sentry__dns)" in message
     assert "stroe.url (the command line)" in message
-    assert "aws_keys" not in message
+    assert "other" not in message
 
 
 def test_value_out_of_range_names_setting_place_value_and_meaning() -> None:
@@ -179,6 +179,14 @@ def test_empty_variable_takes_back_what_the_file_sets(tmp_path: Path) -> None:
     settings = load(file, environ={"BULKHEAD_QUEUE__REGION": "", "BULKHEAD_SENTRY__DSN": ""})
     assert settings.queue.region is None
     assert settings.sentry.dsn.get_secret_value() == ""
+
+
+def test_line_end_of_a_credential_is_no_part_of_it(tmp_path: Path) -> None:
+    """Whoever writes the file with an editor must not need to think of its last byte."""
+    directory = credentials(tmp_path, sentry__dsn="https://k@sentry.example/1\n", store__url="/results\n")
+    settings = load(environ={"CREDENTIALS_DIRECTORY": directory})
+    assert settings.sentry.dsn.get_secret_value() == "https://k@sentry.example/1"
+    assert settings.store.url == "/results"
 
 
 @pytest.mark.parametrize("place", ["variable", "credential"])
