@@ -19,8 +19,6 @@ InfoEvent = Literal[
     "daemon.stopping",
     #: The last line of a run.
     "daemon.stopped",
-    #: Workers, threads and memory per child, as they will be.
-    "sizing.decided",
     #: What the engine says of itself: versions, model hashes, OCR backend, languages, threads.
     "engine.declared",
     #: The exec of the process that will fork children.
@@ -39,25 +37,19 @@ InfoEvent = Literal[
     "document.already_settled",
     #: An attempt is durable in the ledger; nothing risky has happened yet.
     "attempt.marked",
-    #: The canonical line, one per attempt: document, causes, pages, children, seconds, bytes.
-    "attempt.settled",
     #: The bytes are here: size, type, digest, seconds.
     "document.fetched",
-    #: Submitted by a person.
-    "document.submitted",
-    #: Its result is in the store.
-    "document.published",
     #: One process for one document, or one slice of it.
     "child.started",
     #: Something that the engine wrote; `message` is the child's text, bounded and never believed.
     "child.log",
     #: A failpoint fired on purpose.
     "failpoint.fired",
-    #: A migration of the ledger's tables.
-    "ledger.migrated",
 ]
 
 WarningEvent = Literal[
+    #: The canonical line, one per attempt: document, causes, pages, children, seconds, bytes; INFO when converted.
+    "attempt.settled",
     #: A child ended; INFO when it brought a result, WARNING otherwise; all figures of its life.
     "child.exited",
     #: A child was killed by us; fields say why.
@@ -82,8 +74,6 @@ WarningEvent = Literal[
     "heartbeat.failed",
     #: A page was converted with less than the whole engine.
     "page.degraded",
-    #: An artefact that is worth having, and not worth failing for, could not be made.
-    "artefact.skipped",
     #: Asked for more than this host has; what was asked and what is given.
     "sizing.clamped",
     #: The zygote ended while it was needed; its children's documents are released and it is started again.
@@ -92,12 +82,6 @@ WarningEvent = Literal[
     "alert.dropped",
     #: A setting is allowed and looks like a mistake.
     "settings.finding",
-    #: Stopped a second time, or the drain passed: what was in flight was killed and released.
-    "drain.cut",
-    #: A scratch folder or temporary file of a dead run was removed.
-    "leftover.removed",
-    #: The source did not answer; the message is released.
-    "source.unavailable",
 ]
 
 ErrorEvent = Literal[
