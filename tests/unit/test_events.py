@@ -37,7 +37,7 @@ def methods(node: ast.AST, aliases: dict[str, set[str]]) -> set[str]:
 
 
 def logged(path: Path) -> Iterator[tuple[int, str, str]]:
-    """(line, method, name) of every `log.METHOD("name", …)` in a file, and of `write("name")` after `write = log.info if …`."""
+    """(line, method, name) of each `log.METHOD("name", …)`, and of `write("name")` after `write = log.info if …`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     aliases: dict[str, set[str]] = {}
     for node in ast.walk(tree):
