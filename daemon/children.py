@@ -24,7 +24,7 @@ from daemon.clock import Clock
 from daemon.config import Settings
 from daemon.errors import EngineError
 from daemon.killswitch import KillSwitch
-from daemon.launch import Ends, EngineSpec, Launcher, dispose
+from daemon.launch import Ends, EngineSpec, Handle, Launcher, dispose
 from daemon.launch_spawn import SpawnLauncher
 from daemon.launch_zygote import NotSingleThreadedError, ZygoteLauncher
 from daemon.model import Cause, Conversion, MediaType, Outcome
@@ -140,15 +140,7 @@ class Children:
         on_page: Callable[[int, int], None],
     ) -> ChildResult:
         child = self._settings.child
-        limits = sandbox.Limits(memory_bytes=self._memory_bytes, max_file_bytes=child.max_scratch_bytes)
-        launcher = self._launcher
-        try:
-            handle = launcher.launch(ends, limits)
-        except NotSingleThreadedError as error:
-            self._fall_back(error)
-            launcher = self._launcher
-            handle = launcher.launch(ends, limits)
-        ends.close_child_side()
+        handle, start = self._launch(ends)
         watch = Watch(
             handle,
             ends,
@@ -172,9 +164,22 @@ class Children:
             raise
         finally:
             handle.close()
-        self._tell(job, outcome, watch, start="zygote" if launcher is self._zygotes else "spawn", pid=handle.pid)
+        self._tell(job, outcome, watch, start=start, pid=handle.pid)
         conversion = watch.conversion if outcome.cause is Cause.CONVERTED else None
         return ChildResult(outcome=outcome, conversion=conversion)
+
+    def _launch(self, ends: Ends) -> tuple[Handle, str]:
+        """Ask for one child; returns it and how it was started."""
+        limits = sandbox.Limits(memory_bytes=self._memory_bytes, max_file_bytes=self._settings.child.max_scratch_bytes)
+        launcher = self._launcher
+        try:
+            handle = launcher.launch(ends, limits)
+        except NotSingleThreadedError as error:
+            self._fall_back(error)
+            launcher = self._launcher
+            handle = launcher.launch(ends, limits)
+        ends.close_child_side()
+        return handle, "zygote" if launcher is self._zygotes else "spawn"
 
     def _tell(self, job: ChildJob, outcome: Outcome, watch: Watch, *, start: str, pid: int | None) -> None:
         """Write the one line that holds everything about one child."""

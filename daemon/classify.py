@@ -121,7 +121,8 @@ def _cause(life: Life) -> tuple[Cause, str]:
 def _ended(life: Life, end: Exit) -> tuple[Cause, str]:
     """Conclude from an end that was none of our doing."""
     if not life.met:
-        return Cause.ZYGOTE_DIED, f"the child {_end(end)} before it said hello, and had not seen the document,"
+        said = f" ({life.claim[1]})" if life.claim is not None else ""
+        return Cause.ZYGOTE_DIED, f"the child {_end(end)} before it had seen the document{said}"
     if end.signal in _MEMORY_SIGNALS and life.peak_rss_bytes >= _NEAR_LIMIT * life.memory_limit_bytes:
         return Cause.MEMORY, f"{_end(end)} at its memory limit {_where(life)}"
     if life.breach is not None and end.signal is None:

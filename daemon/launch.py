@@ -27,6 +27,8 @@ FAULT_LOG_BYTES = 32 * 2**10
 _DISPOSE_ROUNDS, _DISPOSE_ROUND_MS = 40, 250
 #: A SIGKILLed process is gone in microseconds; one in uninterruptible sleep is not waited for longer.
 _MARKED_END_S = 1.0
+#: How much of a child's output goes into the record.
+_TAIL_CHARACTERS = 4000
 #: From <linux/memfd.h> by way of fcntl: the size is final.
 _F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 0x2, 0x4
 _READ_BYTES = 2**16
@@ -103,6 +105,31 @@ class Handle(Protocol):
     def close(self) -> None:
         """Give the descriptors back."""
         ...
+
+
+class Output:
+    """What a child printed: the first of it kept, the rest counted."""
+
+    def __init__(self, descriptor: int, max_bytes: int) -> None:
+        self._descriptor = descriptor
+        self._max_bytes = max_bytes
+        self._kept = bytearray()
+        self.dropped_bytes = 0
+
+    def read(self) -> int | None:
+        """Read once; returns how many bytes came, 0 at the end, None when there is nothing yet."""
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return None
+        room = self._max_bytes - len(self._kept)
+        self._kept += data[:room]
+        self.dropped_bytes += max(0, len(data) - room)
+        return len(data)
+
+    def tail(self) -> str:
+        """Return the end of what was kept, for the record."""
+        return self._kept.decode("utf-8", "replace")[-_TAIL_CHARACTERS:]
 
 
 class Launcher(Protocol):

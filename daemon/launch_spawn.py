@@ -22,7 +22,7 @@ from daemon.launch import Ended, Ends, EngineSpec, await_end, dispose, end_marke
 
 _READ_BYTES = 2**16
 #: Marks what a spawned child started, so that it can be found when it has left the child's group.
-_TOKEN_VARIABLE = "BULKHEAD_CHILD"  # noqa: S105  a mark, not a secret
+_MARK_VARIABLE = "DAEMON_CHILD_MARK"
 
 
 class SpawnLauncher:
@@ -78,7 +78,7 @@ class SpawnLauncher:
                 stdout=output,
                 stderr=output,
                 pass_fds=(frames, document, fault_log),
-                env=sandbox.environment(os.environ) | {_TOKEN_VARIABLE: token},
+                env=sandbox.environment(os.environ) | {_MARK_VARIABLE: token},
                 process_group=0,
             )
         except OSError as error:
@@ -111,7 +111,7 @@ class SpawnHandle:
             os.killpg(self._pid, signal.SIGKILL)  # the leader is not reaped yet, so the number is still its own
         _, status, usage = os.wait4(self._pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        orphans = end_marked(f"{_TOKEN_VARIABLE}={self._token}".encode())
+        orphans = end_marked(f"{_MARK_VARIABLE}={self._token}".encode())
         return Ended(wait_status=status, max_rss_bytes=usage.ru_maxrss * 1024, orphans=orphans)
 
     def ended_unreaped(self, timeout_s: float) -> bool:

@@ -6,6 +6,7 @@ binds a child's life to the *thread* that forked it, so that thread lives exactl
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -31,7 +32,9 @@ _FIRST_BACKOFF_S = 0.2
 #: How long a zygote may take to end its children and leave.
 _STOP_S = 5.0
 _MESSAGE_BYTES = 2**18
-_TOKEN_VARIABLE = "BULKHEAD_ZYGOTE"  # noqa: S105  a mark, not a secret
+_NEWS_FLAGS = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+#: Marks the zygote and everything below it, so that what outlived it can be found.
+_MARK_VARIABLE = "DAEMON_ZYGOTE_MARK"
 
 
 class NotSingleThreadedError(EngineError):
@@ -55,7 +58,7 @@ class ZygoteHandle:
     def news(self) -> Ended | Abandoned | None:
         """See `Handle`."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._supervision, 4096, 1, socket.MSG_DONTWAIT)
+            data, descriptors, _, _ = socket.recv_fds(self._supervision, 4096, 1, _NEWS_FLAGS)
         except BlockingIOError:
             return None
         except OSError:
@@ -95,9 +98,8 @@ class ZygoteHandle:
 
     def ask_traceback(self) -> None:
         """See `Handle`."""
-        if self._pidfd >= 0:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
+        with suppress(OSError):  # it has ended, or is not known to run
+            signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
 
     def give_up(self) -> None:
         """See `Handle`: a zygote that does not report is stuck."""
@@ -108,7 +110,6 @@ class ZygoteHandle:
         self._supervision.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
-            self._pidfd = -1
 
 
 class Zygote:
@@ -118,8 +119,8 @@ class Zygote:
         self._spec = spec
         self._control, self._its_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         token = os.urandom(16).hex()
-        self.mark = f"{_TOKEN_VARIABLE}={token}".encode()
-        self._environment = sandbox.environment(os.environ) | {_TOKEN_VARIABLE: token}
+        self.mark = f"{_MARK_VARIABLE}={token}".encode()
+        self._environment = sandbox.environment(os.environ) | {_MARK_VARIABLE: token}
         self._printed: deque[str] = deque(maxlen=20)
         self._started: SimpleQueue[subprocess.Popen[str] | OSError] = SimpleQueue()
         self._stopping = False
@@ -193,21 +194,21 @@ class Zygote:
         """Ask for one child. Raises OSError when the zygote is gone."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         frames, document, output, fault_log = ends.for_child()
-        request = {"memory_bytes": limits.memory_bytes, "max_file_bytes": limits.max_file_bytes}
+        request = dataclasses.asdict(limits)
         try:
             with its:
                 descriptors = [frames, its.fileno(), document, output, fault_log]
                 socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
         except OSError:
             ours.close()
-            self.kill()  # whatever it does now, it does not listen
+            self.kill()  # whatever it does now, it does not listen; the next attempt must see that it is gone
+            self.ended.wait(_STOP_S)
             raise
         return ZygoteHandle(ours, self)
 
     def kill(self) -> None:
         """SIGKILL; its children follow by themselves."""
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL)
+        self._process.kill()  # which knows whether it was reaped
 
     def stop(self) -> None:
         """Hang up, and end it by force when it does not leave; reaped in either case."""
@@ -228,6 +229,9 @@ class ZygoteLauncher:
         self._start_timeout_s = start_timeout_s
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
+        #: The one that is loading, so that `stop` need not wait for it.
+        self._loading: Zygote | None = None
+        self._stopped = False
 
     @property
     def pid(self) -> int | None:
@@ -237,18 +241,23 @@ class ZygoteLauncher:
 
     def start(self) -> dict[str, object]:
         """See `Launcher`; raises NotSingleThreadedError besides."""
+        self._stopped = False
         with self._lock:
             return self._begin()
 
     def _begin(self) -> dict[str, object]:
         started = self._clock.monotonic()
-        zygote = Zygote(self._spec)
+        if self._stopped:
+            raise EngineError("cannot start a child: we were told to stop")
+        zygote = self._loading = Zygote(self._spec)
         log.info("zygote.started", zygote_pid=zygote.pid)
         try:
             manifest = zygote.await_ready(self._start_timeout_s)
         except BaseException:
             zygote.stop()
             raise
+        finally:
+            self._loading = None
         self._zygote = zygote
         log.info("zygote.ready", zygote_pid=zygote.pid, elapsed_s=round(self._clock.monotonic() - started, 3))
         return manifest
@@ -261,7 +270,7 @@ class ZygoteLauncher:
             except NotSingleThreadedError:
                 raise
             except (OSError, EngineError) as error:
-                if attempt == RESTARTS:
+                if attempt == RESTARTS or self._stopped:
                     log.error("zygote.unavailable", attempts=RESTARTS, error=str(error))  # noqa: TRY400  no traceback: the sentence says it
                     raise EngineError(f"cannot start the zygote again after {RESTARTS} attempts: {error}") from error
         raise AssertionError("the loop returns or raises")
@@ -280,7 +289,11 @@ class ZygoteLauncher:
             return self._zygote
 
     def stop(self) -> None:
-        """See `Launcher`."""
+        """See `Launcher`; a zygote that is still loading is not waited for."""
+        self._stopped = True
+        loading = self._loading
+        if loading is not None:
+            loading.kill()
         with self._lock:
             if self._zygote is not None:
                 self._zygote.stop()

@@ -8,7 +8,6 @@ to do. Everything is read before the end is believed, and an end is always await
 
 from __future__ import annotations
 
-import os
 import select
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,9 +19,9 @@ from daemon import classify, frames, lifecycle, wire
 from daemon.clock import Clock
 from daemon.errors import ProtocolError
 from daemon.killswitch import KillSwitch
-from daemon.launch import Abandoned, Ended, Ends, Handle, resident
+from daemon.launch import Abandoned, Ended, Ends, Handle, Output, resident
 from daemon.lifecycle import Action, Event, Phase
-from daemon.model import Conversion, Exit, KillReason
+from daemon.model import Conversion, KillReason
 from daemon.report import Report
 
 log = structlog.get_logger()
@@ -35,8 +34,6 @@ _TRACEBACK_STEP_S = 0.02
 #: A SIGKILLed child that is not reported as ended by then is in uninterruptible sleep, or its zygote is stuck.
 _KILL_S = 5.0
 _READ_BYTES = 2**18
-#: How much of a child's output goes into the record.
-_TAIL_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +80,7 @@ class Watch:
         self._abandoned = False
         #: It is gone: read all that is left, without turns.
         self._draining = False
-        self._output = bytearray()
-        #: Bytes that the child printed beyond what is kept.
-        self.output_dropped_bytes = 0
+        self._output = Output(ends.output, bounds.max_stderr_bytes)
         self._peak_rss_bytes = 0
         self._started = clock.monotonic()
         self._next_sample = self._started
@@ -100,6 +95,11 @@ class Watch:
     def conversion(self) -> Conversion | None:
         """What the child made, where it accounted for all of it; to be believed only if its outcome says so."""
         return self._report.conversion
+
+    @property
+    def output_dropped_bytes(self) -> int:
+        """How much the child printed beyond what is kept."""
+        return self._output.dropped_bytes
 
     @property
     def orphans(self) -> int:
@@ -193,22 +193,16 @@ class Watch:
         if isinstance(frame, frames.PageDone):
             self._on_page(frame.account.page, frame.pages)
         elif isinstance(frame, frames.LogLine):
-            fields = {f"child_{name}": value for name, value in frame.fields.items()}
-            log.info(
-                "child.log", document_id=self._job.document_id, level_claimed=frame.level, message=frame.event, **fields
-            )
+            said = {"level_claimed": frame.level, "message": frame.event, "fields": frame.fields}
+            log.info("child.log", document_id=self._job.document_id, **said)
 
     def _read_output(self) -> None:
         while self._ends.output in self._reading:
-            try:
-                data = os.read(self._ends.output, _READ_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                self._stop_reading(self._ends.output)
-            room = self._bounds.max_stderr_bytes - len(self._output)
-            self._output += data[: max(0, room)]
-            self.output_dropped_bytes += max(0, len(data) - max(0, room))
+            match self._output.read():
+                case 0:
+                    self._stop_reading(self._ends.output)
+                case None:
+                    return
             if not self._draining:
                 return
 
@@ -281,12 +275,11 @@ class Watch:
         return max(0.0, until - self._clock.monotonic()) * 1000 + 1
 
     def _life(self) -> classify.Life:
-        failure, report = self._report.failure, self._report
-        ended: Exit | None = classify.exit_of(self._ended.wait_status) if self._ended is not None else None
+        failure, report, ended = self._report.failure, self._report, self._ended
         return classify.Life(
             child=self._job.child,
             ocr=self._job.ocr,
-            exit=ended,
+            exit=None if ended is None else classify.exit_of(ended.wait_status),
             kill=self._kill,
             supervisor_gone=self._abandoned,
             met=self._met,
@@ -298,10 +291,10 @@ class Watch:
             pages_done=len(report.done),
             pages=report.pages,
             elapsed_s=self._clock.monotonic() - self._started,
-            peak_rss_bytes=max(self._peak_rss_bytes, self._ended.max_rss_bytes if self._ended is not None else 0),
+            peak_rss_bytes=max(self._peak_rss_bytes, 0 if ended is None else ended.max_rss_bytes),
             memory_limit_bytes=self._bounds.memory_bytes,
             timeout_s=self._bounds.deadline - self._started,
             linger_s=self._bounds.linger_s,
             traceback=self._ends.traceback(),
-            stderr_tail=self._output.decode("utf-8", "replace")[-_TAIL_CHARACTERS:],
+            stderr_tail=self._output.tail(),
         )

@@ -71,7 +71,7 @@ def but(life: Life, **changes: object) -> Life:
         ),
         (but(SILENT, supervisor_gone=True, exit=None), Cause.ZYGOTE_DIED, "the zygote went away"),
         (but(SILENT, exit=None), Cause.ZYGOTE_DIED, "the zygote went away"),
-        (but(SILENT, met=False, exit=Exit(status=11)), Cause.ZYGOTE_DIED, "had not seen the document"),
+        (but(SILENT, met=False, exit=Exit(status=11)), Cause.ZYGOTE_DIED, "left with status 11 before it had seen the document"),
         (but(SILENT, breach="half a frame"), Cause.PROTOCOL, "half a frame; it left with status 0"),
         (but(SILENT, breach="half a frame", exit=SEGV), Cause.CRASHED, "killed by SIGSEGV in ocr"),
         (but(SILENT, exit=SEGV, peak_rss_bytes=2000 * MB), Cause.MEMORY, "killed by SIGSEGV at its memory limit"),
