@@ -87,7 +87,16 @@ def run(config: Config = None) -> None:
     """Be the daemon: receive, convert, publish, until told to stop (SIGTERM drains; Ctrl+C twice leaves at once)."""
     from daemon import run as daemon_run  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
-    daemon_run.run(_settings(config))
+    settings = _settings(config)
+    try:
+        daemon_run.run(settings)
+    except BulkheadError as error:
+        structlog.get_logger().error("daemon.refused", message=str(error))
+        raise
+    except Exception:
+        # A bug ends the daemon, and systemd starts it again; this is its last word.
+        structlog.get_logger().exception("daemon.crashed")
+        raise
 
 
 @app.command()

@@ -93,7 +93,11 @@ def _converted(aws: Emulated, work: Path, out: Path, console: Console) -> list[E
 def _daemon(aws: Emulated, work: Path, log_file: Path) -> Iterator[subprocess.Popen[bytes]]:
     # An operator's own settings must not reach the demo.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BULKHEAD_", "AWS_"))}
+    environment.pop("CREDENTIALS_DIRECTORY", None)
+    no_settings = work / "none.toml"
+    no_settings.touch()
     environment |= aws.settings() | {
+        "BULKHEAD_CONFIG": str(no_settings),
         "BULKHEAD_STATE_DIR": str(work / "state"),
         "BULKHEAD_QUEUE__WAIT_S": "1",
         "BULKHEAD_LOG__FORMAT": "json",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue as stdlib_queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -22,6 +22,7 @@ from daemon.decide import release_delay_s
 from daemon.delivery import Delivery
 from daemon.edges import Edges
 from daemon.errors import LeaseLostError, WorldError
+from daemon.events import ErrorEvent
 from daemon.heartbeat import InHand
 from daemon.model import Cause, KillReason, Message
 
@@ -33,8 +34,12 @@ _LAST_WORDS_S = 5.0
 _RECEIVE_AT_MOST = 10
 #: How long nothing new is received after the world failed us, at first and at most.
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 60.0
-#: Causes after which receiving more would only fail more.
-_PAUSING = frozenset({Cause.DISK_FULL, Cause.STORE_UNAVAILABLE, Cause.QUEUE_UNAVAILABLE})
+#: Causes after which receiving more would only fail more, and what each outage is called when it begins.
+_PAUSING: Mapping[Cause, ErrorEvent] = {
+    Cause.DISK_FULL: "disk.filled",
+    Cause.STORE_UNAVAILABLE: "store.unavailable",
+    Cause.QUEUE_UNAVAILABLE: "queue.unavailable",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,7 @@ class SlotFreed:
     held: InHand
     #: Set when the world failed; the message was given back, or will come back by itself.
     cause: Cause | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,17 +160,16 @@ class Parent:
         match event:
             case Received(messages=messages, failure=failure):
                 self._on_received(messages, failure)
-            case SlotFreed(held=held, cause=cause):
+            case SlotFreed(held=held, cause=cause, detail=detail):
                 self._in_flight.discard(held)
-                self._pause_after(cause)
+                self._pause_after(cause, detail)
             case StopAsked(at_once=at_once):
                 self._on_stop(at_once=at_once)
 
     def _on_received(self, messages: tuple[Message, ...], failure: str) -> None:
         self._receiving = False
         if failure:
-            log.error("queue.unavailable", detail=failure)
-            self._pause_after(Cause.QUEUE_UNAVAILABLE)
+            self._pause_after(Cause.QUEUE_UNAVAILABLE, failure)
         for message in messages:
             held = InHand(message, self._new_switch())
             self._edges.heartbeat.hold(held)
@@ -174,11 +179,14 @@ class Parent:
             log.info("message.received", message_id=message.message_id, receive_count=message.receive_count)
             self._to_slots.put(held)
 
-    def _pause_after(self, cause: Cause | None) -> None:
-        if cause not in _PAUSING:
-            if cause is None:
-                self._pause_s = 0.0
+    def _pause_after(self, cause: Cause | None, detail: str) -> None:
+        """Receive nothing for a while after the world failed; one ERROR, and so one alert, for each outage."""
+        if cause is None:
+            self._pause_s = 0.0
+        if cause is None or cause not in _PAUSING:
             return
+        if self._pause_s == 0.0:
+            log.error(_PAUSING[cause], detail=detail)
         self._pause_s = min(max(self._pause_s * 2, _PAUSE_FIRST_S), _PAUSE_LONGEST_S)
         self._paused_until = self._clock.monotonic() + self._pause_s
         log.warning("daemon.paused", cause=str(cause), pause_s=self._pause_s)
@@ -212,18 +220,19 @@ class Parent:
     def _slot_loop(self) -> None:
         while True:
             held = self._to_slots.get()
-            cause: Cause | None = None
+            failure: WorldError | None = None
             try:
-                cause = self._work_on(held)
+                failure = self._work_on(held)
             except Exception:
                 # A bug met by one message must not cost the other slots their work. Its attempt stays without
                 # an end and counts: the message returns, and is given up after the limit.
                 log.exception("slot.failed", message_id=held.message.message_id)
             finally:
                 self._edges.heartbeat.let_go(held)
-                self._inbox.put(SlotFreed(held=held, cause=cause))
+                cause, detail = (None, "") if failure is None else (failure.cause, failure.detail)
+                self._inbox.put(SlotFreed(held=held, cause=cause, detail=detail))
 
-    def _work_on(self, held: InHand) -> Cause | None:
+    def _work_on(self, held: InHand) -> WorldError | None:
         try:
             if held.switch.reason is not None:
                 raise NotNowError(Cause.DRAINED, "received while stopping", delay_s=0.0)
@@ -232,7 +241,7 @@ class Parent:
             log.warning("lease.lost", message_id=held.message.message_id, detail=lost.detail)
         except WorldError as error:
             self._release(held, error)
-            return error.cause
+            return error
         return None
 
     def _release(self, held: InHand, error: WorldError) -> None:

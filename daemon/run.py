@@ -32,7 +32,7 @@ def run(settings: Settings) -> None:
         queue = open_queue(settings)
         stack.callback(queue.close)
         for finding in queue.findings(settings):
-            log.warning("queue.finding", detail=finding)
+            log.error("queue.finding", detail=finding)
         store = open_store(settings.store)
         store.check()
         running = stack.enter_context(assembled(settings, queue=queue, store=store))

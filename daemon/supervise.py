@@ -131,6 +131,7 @@ class Watch:
             self._leave_by = self._clock.monotonic() + self._bounds.linger_s
         elif action is Action.SEND_JOB:
             self._met = True
+            log.debug("child.started", document_id=self._job.document_id, child=self._job.child, pid=self._handle.pid)
             self._send_job()
         elif action in lifecycle.KILLS:
             self._end_child(action, event)
