@@ -47,7 +47,7 @@ while True:
     child = os.fork()
     if child == 0:
         kill_at(n)
-        publish(store, 2, preview=False)
+        publish(store, 2, preview=not republish)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if status == 0:
@@ -103,7 +103,7 @@ def test_killed_at_every_step(tmp_path: Path, before: str, possible: set[int | N
     for n in range(kills + 1):
         root = tmp_path / str(n)
         found.append(attempt_of(visible(root)))
-        publish(DirectoryStore(root), 3)
+        publish(DirectoryStore(root), 3, preview=False)
         assert attempt_of(visible(root)) == 3
         assert {path.name for path in (root / ID).iterdir()} == {*visible(root), ".lock"}
     assert set(found) == possible
@@ -126,7 +126,7 @@ def test_other_process_publishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     store = DirectoryStore(tmp_path)
     publish(store, 1)
     with (tmp_path / ID / ".lock").open("r+") as rival:
-        fcntl.flock(rival, fcntl.LOCK_EX)
+        fcntl.flock(rival, fcntl.LOCK_SH)  # even one who only reads under the lock is waited for
         with pytest.raises(WorldError, match="keeps it locked") as caught:
             publish(store, 2)
         assert caught.value.cause is Cause.STORE_UNAVAILABLE

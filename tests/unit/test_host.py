@@ -76,7 +76,8 @@ def v1(root: Path, *, path: str, mount_root: str, folder: str) -> Path:
     return lay_out(
         root,
         {
-            "proc/self/cgroup": f"4:cpu,cpuacct,memory:{path}\n1:name=systemd:/\n0::/\n",
+            "proc/self/cgroup": f"5:devices:/elsewhere\n4:cpu,cpuacct,memory:{path}\n1:name=systemd:/\n0::/\n",
+            "sys/fs/cgroup/cpu/elsewhere/memory.limit_in_bytes": "1000\n",
             "proc/self/mountinfo": f"32 31 0:29 {mount_root} /sys/fs/cgroup/cpu rw - cgroup cg rw,cpu,cpuacct,memory\n"
             "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n",
             f"{base}/cpu.cfs_quota_us": "250000\n",
@@ -90,8 +91,13 @@ def v1(root: Path, *, path: str, mount_root: str, folder: str) -> Path:
 
 @pytest.mark.parametrize(
     ("path", "mount_root", "folder"),
-    [("/jobs/7", "/", "/jobs/7"), ("/docker/abc", "/docker/abc", ""), ("/docker/abc", "/", "")],
-    ids=["on the host", "in a container", "in a container whose mount hides its path"],
+    [
+        ("/jobs/7", "/", "/jobs/7"),
+        ("/docker/abc", "/docker/abc", ""),
+        ("/docker/abc/job", "/docker/abc", "/job"),
+        ("/docker/abc", "/", ""),
+    ],
+    ids=["on the host", "in a container", "below a container's own", "in a container whose mount hides its path"],
 )
 def test_v1(tmp_path: Path, path: str, mount_root: str, folder: str) -> None:
     """Hosts with cgroup v1 are still about; its root says -1 and 2**63 for no limit."""
