@@ -79,7 +79,7 @@ def test_every_action_at_every_point(point: Point, action: Action) -> None:
         ("child.ocr@page=0=segv", "no number from 1"),
         ("child.ocr@page=1,page=2=segv", "given twice"),
         ("child.ocr@attempt=x=segv", "no number from 1"),
-        ("child.ocr@child=²=segv", "no number from 1"),
+        ("child.ocr@child=٣=segv", "no number from 1"),
         ("child.ocr@ocr=yes=segv", "ocr=on or ocr=off"),
         ("child.start@page=1=segv", "belongs to no page"),
         ("parent.after_mark@page=1=kill", "belongs to no page"),

@@ -76,6 +76,12 @@ def test_hello_comes_first(event: Event) -> None:
     assert step(Phase.STARTING, event) == (Phase.KILLING, Action.KILL_PROTOCOL)
 
 
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING])
+def test_a_log_line_changes_nothing(phase: Phase) -> None:
+    """A line of a log is no hello."""
+    assert step(phase, Event.LOG) == (phase, Action.RECORD)
+
+
 def test_a_child_sends_no_jobs() -> None:
     """The parent's own kind of frame, coming back, is a breach."""
     assert FRAME_EVENTS[Kind.JOB] is Event.PROTOCOL_ERROR

@@ -272,6 +272,17 @@ def test_a_result_that_does_not_add_up(last: Result, words: str) -> None:
     assert report.conversion is None
 
 
+def test_a_size_that_does_not_fit_its_digest() -> None:
+    """The right digest does not excuse a wrong size."""
+    report = Report()
+    report.accept(Chunk(name="document.md", data=b"text"))
+    report.accept(Chunk(name="document.json", data=b"{}"))
+    honest = result(document_md=b"text", document_json=b"{}")
+    digests = honest.artefacts | {"document.md": honest.artefacts["document.md"].model_copy(update={"size_bytes": 5})}
+    with pytest.raises(ProtocolError, match="is not the 5 bytes"):
+        report.accept(honest.model_copy(update={"artefacts": digests}))
+
+
 def test_the_two_main_artefacts_are_never_missing() -> None:
     """A preview alone is no result, however honest its digest."""
     report = Report()
