@@ -257,7 +257,7 @@ class LedgerContract:
     # a person asks again
 
     def test_reopen(self, ledger: Ledger) -> None:
-        """A reopened document gets a new number and a clean history; nothing is forgotten, its old holder stays stale."""
+        """A reopened document gets a new number and a clean history; nothing is lost, its old holder stays stale."""
         attempt = claimed(ledger, document()).attempt
         ledger.record_outcome(attempt, CRASH)
         ledger.settle(attempt, failed(attempt))

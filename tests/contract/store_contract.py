@@ -118,16 +118,15 @@ class StoreContract:
         assert read(ID) == before
         assert set(read(other)) == {"document.md", "document.json", MANIFEST}
 
-    @pytest.mark.parametrize("document_id", UNSAFE_IDS)
-    def test_unsafe_id(self, store: Store, document_id: str) -> None:
+    def test_unsafe_id(self, store: Store) -> None:
         """No id can name anything outside a folder directly below the root."""
-        for call in (
-            lambda: store.put(document_id, fence=1, artefacts=story(1), manifest={"fencing_token": 1}),
-            lambda: store.manifest(document_id),
-            lambda: store.location(document_id, MANIFEST),
-        ):
+        for document_id in UNSAFE_IDS:
             with pytest.raises(ValueError, match="must match"):
-                call()
+                store.put(document_id, fence=1, artefacts=story(1), manifest={"fencing_token": 1})
+            with pytest.raises(ValueError, match="must match"):
+                store.manifest(document_id)
+            with pytest.raises(ValueError, match="must match"):
+                store.location(document_id, MANIFEST)
 
     def test_unknown_name(self, store: Store) -> None:
         """Only the names of a publication have a location."""

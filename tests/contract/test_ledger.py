@@ -81,6 +81,7 @@ class TestSqliteLedger(LedgerContract):
         ledger.close()
 
 
+@pytest.mark.process
 def test_killed_while_writing(tmp_path: Path) -> None:
     """Whatever was acknowledged before a SIGKILL is there after it, and the file is whole; again and again."""
     path = tmp_path / "ledger.sqlite"
@@ -108,6 +109,7 @@ def test_killed_while_writing(tmp_path: Path) -> None:
         raw.close()
 
 
+@pytest.mark.process
 def test_two_processes_claim_at_once(tmp_path: Path) -> None:
     """Two processes that claim the same document at the same moment: exactly one wins, every time."""
     path = str(tmp_path / "ledger.sqlite")

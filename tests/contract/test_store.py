@@ -17,6 +17,7 @@ from tests.contract.store_contract import Read, StoreContract
 from tests.fakes.store import MemoryStore
 
 BUCKET = "results"
+PREFIX = "deep/er"
 
 
 class TestMemoryStore(StoreContract):
@@ -58,25 +59,20 @@ class TestS3Store(StoreContract):
     """S3 keeps the contract below a prefix."""
 
     @pytest.fixture
-    def prefix(self) -> str:
-        """Where in the bucket."""
-        return "deep/er"
-
-    @pytest.fixture
-    def store(self, moto_endpoint: str, prefix: str) -> Store:
+    def store(self, moto_endpoint: str) -> Store:
         """An empty bucket, opened as the settings open it."""
         boto3.client("s3", endpoint_url=moto_endpoint).create_bucket(
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
         )
-        return open_store(StoreSettings(url=f"s3://{BUCKET}/{prefix}", endpoint_url=moto_endpoint))
+        return open_store(StoreSettings(url=f"s3://{BUCKET}/{PREFIX}", endpoint_url=moto_endpoint))
 
     @pytest.fixture
-    def read(self, moto_endpoint: str, prefix: str) -> Read:
+    def read(self, moto_endpoint: str) -> Read:
         """The objects of a document; for the id "" all of the bucket."""
         client = boto3.client("s3", endpoint_url=moto_endpoint)
 
         def objects(document_id: str) -> Mapping[str, bytes]:
-            folder = "/".join(part for part in (prefix, document_id) if part)
+            folder = "/".join(part for part in (PREFIX, document_id) if part)
             found = client.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder}/" if document_id else "").get(
                 "Contents", []
             )
@@ -86,16 +82,6 @@ class TestS3Store(StoreContract):
             }
 
         return objects
-
-
-@pytest.mark.aws
-class TestS3StoreAtTheRoot(TestS3Store):
-    """S3 keeps the contract without a prefix."""
-
-    @pytest.fixture
-    def prefix(self) -> str:
-        """Where in the bucket."""
-        return ""
 
 
 def test_folder_by_setting(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def visible(root: Path) -> Mapping[str, bytes]:
     return {path.name: path.read_bytes() for path in paths if not path.name.startswith(".")}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("before", "possible"), [("fresh", {None, 2}), ("republish", {1, None, 2})])
 def test_killed_at_every_step(tmp_path: Path, before: str, possible: set[int | None]) -> None:
     """A writer killed anywhere leaves the old publication, none, or the new one; the next attempt succeeds."""

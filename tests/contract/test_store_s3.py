@@ -227,6 +227,15 @@ def test_conditions_of_the_emulator(endpoint: str) -> None:
     client.put_object(Bucket=BUCKET, Key="k", Body=b"2", IfMatch=etag)
 
 
+def test_bucket_without_a_prefix(endpoint: str) -> None:
+    """Results may lie at the bucket's root; no key begins with a slash, which would be another folder."""
+    store = S3Store(plain_client(endpoint), BUCKET)
+    publish(store, 1)
+    store.check()
+    found = plain_client(endpoint).list_objects_v2(Bucket=BUCKET)["Contents"]
+    assert {each["Key"] for each in found} == {f"{ID}/{name}" for name in (*ARTEFACTS, MANIFEST)}
+
+
 def test_content_types(endpoint: str) -> None:
     """A browser shows what a reader opens, in UTF-8."""
     publish(new_store(endpoint)[0], 1)
