@@ -1,6 +1,6 @@
 """A dead letter as SQS takes it: body and attributes that fit the queue together.
 
-Core in kind. Rules: the body stays as it came, so that a redrive works; cause and history are message attributes; when the
+Core in kind. Rules: the body stays as it came, so that a redrive works; cause and history are attributes; when the
 whole is too large the detail is cut first, and only a body that does not fit alone is cut too, and says so in
 `body_bytes`. No character that SQS refuses is sent, no text is cut within a character.
 """

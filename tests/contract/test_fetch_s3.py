@@ -32,7 +32,7 @@ class TestS3:
         """Ours."""
         return fetcher(tmp_path, endpoint=moto_endpoint)
 
-    @pytest.mark.parametrize("key", ["a.pdf", "in/a b+c%20d.pdf", "é/文書?x#y.pdf", "a//b.pdf"])
+    @pytest.mark.parametrize("key", ["a.pdf", "in/a b+c%20d.pdf", "é/文書?x#y.pdf", "a//b.pdf", "a/../b/./c.pdf"])
     def test_a_key_is_used_as_it_is(self, s3: Any, source: Fetcher, key: str) -> None:
         """Decoded by intake once; never again."""
         s3.put_object(Bucket="scans", Key=key, Body=PDF)
