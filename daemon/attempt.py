@@ -16,7 +16,7 @@ from daemon import manifest as manifests
 from daemon.children import ChildJob
 from daemon.decide import Complete, Convert, DeadLetter, Release, Rung, Step, carried_over, first_step, next_step
 from daemon.edges import Edges, Limits
-from daemon.errors import DocumentError, EngineError, LeaseLostError, WorldError
+from daemon.errors import DocumentError, EngineError, LeaseLostError, OperatorError, ResourceError, WorldError
 from daemon.fetch import Fetched
 from daemon.heartbeat import InHand
 from daemon.model import (
@@ -212,9 +212,12 @@ class Work:
             converted_at=now,
             elapsed_s=self.edges.clock.monotonic() - self.started,
         )
-        location = self.edges.store.put(
-            self.document.id, fence=self.attempt.number, artefacts=self.conversion.artefacts, manifest=manifest
-        )
+        try:
+            location = self.edges.store.put(
+                self.document.id, fence=self.attempt.number, artefacts=self.conversion.artefacts, manifest=manifest
+            )
+        except ResourceError as error:  # the bucket or folder that was there at the start is gone
+            raise WorldError(Cause.STORE_UNAVAILABLE, str(error)) from error
         self._failpoint("parent.after_store")
         settled = manifests.settled_from(
             manifest, document_id=self.document.id, attempt=self.attempt.number, location=location, settled_at=now
@@ -224,15 +227,17 @@ class Work:
 
     def _dead_letter(self, cause: Cause, detail: str) -> Settled:
         self.edges.ledger.check(self.attempt)
-        self.edges.queue.dead_letter(
-            Letter(
-                body=self.body,
-                cause=cause,
-                detail=detail,
-                document_id=self.document.id,
-                attempts=len(self.history) + 1,
-            )
+        letter = Letter(
+            body=self.body,
+            cause=cause,
+            detail=detail,
+            document_id=self.document.id,
+            attempts=len(self.history) + 1,
         )
+        try:
+            self.edges.queue.dead_letter(letter)
+        except OperatorError as error:  # the dead-letter queue that was there at the start is gone
+            raise WorldError(Cause.QUEUE_UNAVAILABLE, str(error)) from error
         self._failpoint("parent.after_dead_letter")
         settled = Settled(
             document_id=self.document.id,

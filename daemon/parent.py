@@ -21,7 +21,7 @@ from daemon.clock import Clock
 from daemon.decide import release_delay_s
 from daemon.delivery import Delivery
 from daemon.edges import Edges
-from daemon.errors import LeaseLostError, WorldError
+from daemon.errors import LeaseLostError, OperatorError, WorldError
 from daemon.events import ErrorEvent
 from daemon.heartbeat import InHand
 from daemon.model import Cause, KillReason, Message
@@ -242,6 +242,11 @@ class Parent:
         except WorldError as error:
             self._release(held, error)
             return error
+        except OperatorError as error:
+            # What was there at the start is gone: nothing is lost by waiting for a person to bring it back.
+            outage = WorldError(Cause.QUEUE_UNAVAILABLE, str(error))
+            self._release(held, outage)
+            return outage
         return None
 
     def _release(self, held: InHand, error: WorldError) -> None:
