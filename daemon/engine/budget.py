@@ -44,7 +44,7 @@ class Budget:
     preview_px: int
 
     def scale(self, width_pt: float, height_pt: float, *, wanted: float, limit_px: int | None = None) -> float:
-        """The largest scale up to `wanted` at which width × height stays within `limit_px` (default: `page_px`).
+        """The largest scale up to `wanted` at which the area stays within `limit_px` (default: `page_px`).
 
         Never zero for a page with an area; raises DocumentError(TOO_LARGE) for a page whose size is no number.
         """
@@ -67,17 +67,24 @@ class Budget:
     def within(self, page: Any) -> Iterator[tuple[Any, float]]:
         """A page that may be rendered at 72 dpi, and its scale in relation to `page`.
 
-        PyMuPDF's predictor renders by itself, at 72 dpi, whatever the page's size; a page beyond the budget
-        is set into a smaller one first, its text included.
+        PyMuPDF's predictor renders by itself, at 72 dpi, whatever the page's size, and takes the places of a
+        rotated page's text as if it were not rotated; a page beyond the budget, or rotated, is set into a
+        smaller or upright one first, its text included.
         """
         rect = page.rect
         scale = self.scale(rect.width, rect.height, wanted=LAYOUT_SCALE)
-        if scale >= LAYOUT_SCALE:
+        if scale >= LAYOUT_SCALE and not page.rotation:
             yield page, 1.0
             return
+        rotation = page.rotation
         with pymupdf.open() as small:
             target = small.new_page(width=rect.width * scale, height=rect.height * scale)
-            target.show_pdf_page(target.rect, page.parent, page.number, rotate=-page.rotation)
+            # `show_pdf_page` fits by the rotated size and draws unrotated: it must see no rotation.
+            page.set_rotation(0)
+            try:
+                target.show_pdf_page(target.rect, page.parent, page.number, rotate=-rotation)
+            finally:
+                page.set_rotation(rotation)
             yield target, scale
 
     def check_frame(self, width_px: int, height_px: int) -> None:

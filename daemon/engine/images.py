@@ -57,7 +57,9 @@ class ImageSource(PdfDocumentBackend):  # type: ignore[misc]
         try:
             self._image = Image.open(io.BytesIO(data), formats=[_FORMATS[media_type]])
         except _BROKEN as error:
-            raise DocumentError(Cause.MALFORMED, f"cannot open the {_FORMATS[media_type]} image: {_say(error)}") from error
+            raise DocumentError(
+                Cause.MALFORMED, f"cannot open the {_FORMATS[media_type]} image: {_say(error)}"
+            ) from error
 
     def _count(self, data: bytes, media_type: MediaType, max_pages: int) -> int:
         if media_type is not MediaType.TIFF:
@@ -111,7 +113,9 @@ class ImageSource(PdfDocumentBackend):  # type: ignore[misc]
 class ImagePage(SourcePage):
     """A frame."""
 
-    def __init__(self, number: int, picture: tuple[Image.Image, tuple[int, int]], *, dpi: tuple[float, float], budget: Budget) -> None:
+    def __init__(
+        self, number: int, picture: tuple[Image.Image, tuple[int, int]], *, dpi: tuple[float, float], budget: Budget
+    ) -> None:
         super().__init__(number, budget)
         self._picture, (width, height) = picture
         self._size = Size(width=width * 72 / dpi[0], height=height * 72 / dpi[1])
@@ -124,14 +128,14 @@ class ImagePage(SourcePage):
         """See SourcePage. Never larger than what was decoded."""
         width, height = self._size.width, self._size.height
         box = clip.to_top_left_origin(height).as_tuple() if clip is not None else (0.0, 0.0, width, height)
-        l, t, r, b = max(0.0, box[0]), max(0.0, box[1]), min(width, box[2]), min(height, box[3])
+        left, top, right, bottom = max(0.0, box[0]), max(0.0, box[1]), min(width, box[2]), min(height, box[3])
         across, down = self._picture.width / width, self._picture.height / height
         scale = min(READING_SCALE if wanted is None else wanted, max(across, down))
-        scale = self.budget.scale(r - l, b - t, wanted=scale)
-        size = (max(1, round((r - l) * scale)), max(1, round((b - t) * scale)))
-        part = (l * across, t * down, r * across, b * down)
+        scale = self.budget.scale(right - left, bottom - top, wanted=scale)
+        size = (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale)))
+        part = (left * across, top * down, right * across, bottom * down)
         picture = self._picture.resize(size, Image.Resampling.LANCZOS, box=part, reducing_gap=3.0)
-        return np.asarray(picture), size[0] / (r - l)
+        return np.asarray(picture), size[0] / (right - left)
 
     def turn(self, degrees: int) -> None:
         """See SourcePage."""
@@ -167,7 +171,9 @@ def count_tiff_frames(data: bytes, *, limit: int) -> tuple[int, bool]:
                 return len(seen), True
             entries = struct.unpack_from(order + count_type, data, offset)[0]
             seen.add(offset)
-            offset = struct.unpack_from(order + pointer, data, offset + struct.calcsize(count_type) + entries * entry_bytes)[0]
+            offset = struct.unpack_from(
+                order + pointer, data, offset + struct.calcsize(count_type) + entries * entry_bytes
+            )[0]
     except (struct.error, OverflowError):
         # The chain leads out of the file: what came before counts.
         return len(seen) if "seen" in locals() else 0, False

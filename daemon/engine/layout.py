@@ -95,7 +95,7 @@ class PageLayoutModel(BaseLayoutModel):  # type: ignore[misc]
         with page.budget.within(page.mupdf) as (small, scale):
             small.get_layout(return_raw=True)
             groups = small.layout_information or []
-        clusters = []
+        clusters: list[Cluster] = []
         for group in groups:
             box = _box(group["group_bbox"], 1 / scale)
             if box.width <= 0 or box.height <= 0:
@@ -105,7 +105,7 @@ class PageLayoutModel(BaseLayoutModel):  # type: ignore[misc]
             if group.get("table_grid") is not None:
                 page.grids[number] = _grid(group, box, 1 / scale)
                 # The other parser's boxes of the same text are a little larger; none may be left outside.
-                clusters[number].bbox = box.expand_by_scale(0.005, 0.01) if hasattr(box, "expand_by_scale") else box
+                clusters[number].bbox = box.expand_by_scale(0.005, 0.01)
         return clusters
 
     def by_picture(self, page: SourcePage) -> list[Cluster]:
@@ -114,7 +114,7 @@ class PageLayoutModel(BaseLayoutModel):  # type: ignore[misc]
         picture, scale = page.picture(wanted=_PICTURE_EDGE_PX / max(size.width, size.height))
         small, factor = within_edge(picture, _PICTURE_EDGE_PX)
         found = self._pictures(np.ascontiguousarray(small[:, :, ::-1]))
-        clusters = []
+        clusters: list[Cluster] = []
         for box, name, score in zip(found.boxes or (), found.class_names or (), found.scores or (), strict=True):
             region = _box(box, 1 / (scale * factor))
             if region.width > 0 and region.height > 0:
@@ -139,8 +139,8 @@ def _label(name: str) -> DocItemLabel:
 
 
 def _box(values: Sequence[float], factor: float) -> BoundingBox:
-    l, t, r, b = (float(value) * factor for value in values[:4])
-    return BoundingBox(l=l, t=t, r=r, b=b, coord_origin=CoordOrigin.TOPLEFT)
+    left, top, right, bottom = (float(value) * factor for value in values[:4])
+    return BoundingBox(l=left, t=top, r=right, b=bottom, coord_origin=CoordOrigin.TOPLEFT)
 
 
 def _grid(group: dict[str, Any], box: BoundingBox, factor: float) -> Grid:

@@ -57,7 +57,9 @@ def check(settings: EngineSettings, *, threads: int, models: Iterable[Path]) -> 
             raise EngineError(f"cannot start: model {name} of package {package} was not loaded; install it again")
         if found != declared:
             detail = f"its sha256 is {found}, declared is {declared}"
-            raise EngineError(f"cannot start: model {name} of package {package} is another one ({detail}); install it again")
+            raise EngineError(
+                f"cannot start: model {name} of package {package} is another one ({detail}); install it again"
+            )
     return {
         "packages": installed_packages(),
         "models": digests,
@@ -76,7 +78,9 @@ def installed_packages() -> dict[str, str]:
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError as error:
-            raise EngineError(f"cannot start: package {package} is not installed; install the locked environment") from error
+            raise EngineError(
+                f"cannot start: package {package} is not installed; install the locked environment"
+            ) from error
         if declared is not None and version != declared:
             detail = f"package {package} is {version}, declared is {declared}"
             raise EngineError(f"cannot start: {detail}; install the locked environment")

@@ -35,6 +35,8 @@ from daemon.model import Stage
 
 #: Least confidence of a line that is kept; RapidOCR's own default.
 _LEAST_CONFIDENCE = 0.5
+#: A mean below is said in the page's account: handwriting, vertical writing, or noise taken for text.
+_DOUBTFUL = 0.8
 #: Smaller pictures are decoration, in points.
 _LEAST_EDGE_PT = 24.0
 _LEAST_AREA_PT2 = 2_000.0
@@ -42,8 +44,8 @@ _LEAST_AREA_PT2 = 2_000.0
 _BACKGROUND = 0.1
 #: Pictures that together cover this share of a page are read as a whole page.
 _WHOLE_PAGE = 0.7
-#: Below this share of ink nobody searches for text.
-_LEAST_INK = 2e-4
+#: A page or picture with a smaller share of ink is blank: nobody searches it for text.
+LEAST_INK = 2e-4
 
 
 class ReaderOptions(OcrOptions):  # type: ignore[misc]
@@ -110,9 +112,13 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
         if not kept:
             return
         source.notes.engines["ocr"] = "rapidocr"
+        mean = sum(line.confidence for line in kept) / len(kept)
+        if mean < _DOUBTFUL:
+            source.notes.remarks.append(f"read with low confidence ({mean:.2f} on average)")
         self.post_process_cells([_cell(number, line) for number, line in enumerate(kept)], page, conv_res)
         if page.predictions.layout is not None:
-            page.predictions.layout.clusters = _mend(page.predictions.layout.clusters, kept)
+            alone = all(cell.from_ocr for cell in page.cells)
+            page.predictions.layout.clusters = _mend(page.predictions.layout.clusters, kept, alone=alone)
 
     def _lines_in_pictures(self, page: SourcePage) -> list[Line]:
         """Lines in those pictures of a page with text that the text does not cover."""
@@ -128,12 +134,12 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
 
     def _line(self, picture: np.ndarray, quad: np.ndarray, scale: float, origin: tuple[float, float]) -> Line:
         assert self._reader is not None
-        (l, t), (r, b) = quad.min(axis=0) / scale, quad.max(axis=0) / scale
+        low, high = quad.min(axis=0) / scale, quad.max(axis=0) / scale
         box = BoundingBox(
-            l=float(l) + origin[0],
-            t=float(t) + origin[1],
-            r=float(r) + origin[0],
-            b=float(b) + origin[1],
+            l=float(low[0]) + origin[0],
+            t=float(low[1]) + origin[1],
+            r=float(high[0]) + origin[0],
+            b=float(high[1]) + origin[1],
             coord_origin=CoordOrigin.TOPLEFT,
         )
         return Line(box=box, picture=self._reader.cut(picture, quad))
@@ -152,7 +158,7 @@ def needs_reading(page: SourcePage) -> bool:
         page.notes.remarks.append("hidden text layer of a scan")
         return False
     page.notes.ink = page.ink()
-    return page.notes.ink >= _LEAST_INK
+    return page.notes.ink >= LEAST_INK
 
 
 def fair_text(texts: Iterable[str]) -> bool:
@@ -165,7 +171,9 @@ def fair_text(texts: Iterable[str]) -> bool:
 def picture_regions(page: SourcePage) -> list[BoundingBox]:
     """Pictures on a page with text that may hold text of their own; none for decoration and backgrounds."""
     size = page.get_size()
-    texts = [cell.to_bounding_box().to_top_left_origin(size.height) for cell in page.get_text_cells() if cell.text.strip()]
+    texts = [
+        cell.to_bounding_box().to_top_left_origin(size.height) for cell in page.get_text_cells() if cell.text.strip()
+    ]
     regions = [
         box
         for box in page.get_bitmap_rects()
@@ -175,7 +183,7 @@ def picture_regions(page: SourcePage) -> list[BoundingBox]:
     ]
     if covered_share(whole(size), disjoint(regions)) > _WHOLE_PAGE:
         return [whole(size)]
-    return [box for box in disjoint(regions) if page.ink(box) >= _LEAST_INK]
+    return [box for box in disjoint(regions) if page.ink(box) >= LEAST_INK]
 
 
 def _cell(number: int, line: Line) -> TextCell:
@@ -189,13 +197,14 @@ def _cell(number: int, line: Line) -> TextCell:
     )
 
 
-def _mend(clusters: list[Cluster], lines: list[Line]) -> list[Cluster]:
+def _mend(clusters: list[Cluster], lines: list[Line], *, alone: bool) -> list[Cluster]:
     """Clusters after text was found: no picture hides it, none of it is alone, not all of it is furniture."""
-    mended = free_text_from_pictures(clusters, lines)
+    mended = free_text_from_pictures(clusters, lines, alone=alone)
     loose = [line for line in lines if covered_share(line.box, (c.bbox for c in mended)) < 0.2]  # noqa: PLR2004 - Docling's own bound for a cell's cluster
     first = max((c.id for c in mended), default=-1) + 1
     mended += [
-        Cluster(id=first + n, label=DocItemLabel.TEXT, bbox=box, confidence=1.0) for n, box in enumerate(paragraphs(loose))
+        Cluster(id=first + n, label=DocItemLabel.TEXT, bbox=box, confidence=1.0)
+        for n, box in enumerate(paragraphs(loose))
     ]
     keep_text_of_bare_page(mended)
     return mended

@@ -31,6 +31,8 @@ from daemon.engine.budget import Budget, within_edge
 
 #: PDF rendering modes that leave no ink.
 _INVISIBLE = frozenset({PdfCellRenderingMode.INVISIBLE, PdfCellRenderingMode.ONLY_CLIPPING})
+#: Share of a page's letters that must run one way before the page is turned.
+_MOST = 0.7
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -125,7 +127,7 @@ class SourcePage(PdfPageBackend):  # type: ignore[misc]
 
     def get_text_cells(self) -> Iterable[TextCell]:
         """Lines of the text layer, invisible ones included."""
-        return self.get_segmented_page().textline_cells
+        return list(self.get_segmented_page().textline_cells)
 
     def get_visible_text_cells(self) -> list[TextCell]:
         """Lines of the text layer that leave ink."""
@@ -194,10 +196,29 @@ def empty_segmented_page(size: Size) -> SegmentedPdfPage:
 
 def turn_box(box: BoundingBox, degrees: int, size: Size) -> BoundingBox:
     """Where a top-left box of a page of `size` lies after the page was turned clockwise."""
-    l, t, r, b = box.l, box.t, box.r, box.b
     w, h = size.width, size.height
-    turned = {90: (h - b, l, h - t, r), 180: (w - r, h - b, w - l, h - t), 270: (t, w - r, b, w - l)}[degrees]
-    return BoundingBox(l=turned[0], t=turned[1], r=turned[2], b=turned[3], coord_origin=CoordOrigin.TOPLEFT)
+    left, top, right, bottom = {
+        90: (h - box.b, box.l, h - box.t, box.r),
+        180: (w - box.r, h - box.b, w - box.l, h - box.t),
+        270: (box.t, w - box.r, box.b, w - box.l),
+    }[degrees]
+    return BoundingBox(l=left, t=top, r=right, b=bottom, coord_origin=CoordOrigin.TOPLEFT)
+
+
+def turn_for_text(cells: Iterable[TextCell]) -> int:
+    """Degrees clockwise by which a page must be turned so that most of its text runs from left to right.
+
+    0 where no direction holds most of the letters. Cells must have their corners in top-left coordinates.
+    """
+    letters = {0: 0, 90: 0, 180: 0, 270: 0}
+    for cell in cells:
+        across, down = cell.rect.r_x1 - cell.rect.r_x0, cell.rect.r_y1 - cell.rect.r_y0
+        if abs(across) >= abs(down):
+            letters[0 if across >= 0 else 180] += len(cell.text)
+        else:
+            letters[270 if down > 0 else 90] += len(cell.text)
+    degrees = max(letters, key=lambda turn: letters[turn])
+    return degrees if letters[degrees] > _MOST * sum(letters.values()) else 0
 
 
 def turn_cells(cells: Iterable[Any], degrees: int, size: Size) -> None:

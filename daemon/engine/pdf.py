@@ -156,8 +156,9 @@ class PdfPage(SourcePage):
         for block in self.mupdf.get_text("dict", flags=flags)["blocks"]:
             for line in block.get("lines", ()):
                 text = "".join(span["text"] for span in line["spans"])
-                l, t, r, b = pymupdf.Rect(line["bbox"]) * self.mupdf.rotation_matrix
-                box = BoundingBox(l=l, t=t, r=r, b=b, coord_origin=CoordOrigin.TOPLEFT)
+                # PyMuPDF reports text and images as if the page were not rotated.
+                left, top, right, bottom = pymupdf.Rect(line["bbox"]) * self.mupdf.rotation_matrix
+                box = BoundingBox(l=left, t=top, r=right, b=bottom, coord_origin=CoordOrigin.TOPLEFT)
                 cell = TextCell(
                     index=len(segmented.textline_cells),
                     text=text,
@@ -173,8 +174,10 @@ class PdfPage(SourcePage):
         """Where images lie on the page, clipped to it."""
         self.get_segmented_page()
         if self._bitmaps is None:
-            boxes = (pymupdf.Rect(info["bbox"]) for info in self.mupdf.get_image_info())
-            self._bitmaps = [BoundingBox(l=b.x0, t=b.y0, r=b.x1, b=b.y1, coord_origin=CoordOrigin.TOPLEFT) for b in boxes]
+            boxes = (pymupdf.Rect(info["bbox"]) * self.mupdf.rotation_matrix for info in self.mupdf.get_image_info())
+            self._bitmaps = [
+                BoundingBox(l=b.x0, t=b.y0, r=b.x1, b=b.y1, coord_origin=CoordOrigin.TOPLEFT) for b in boxes
+            ]
         size = self.get_size()
         clipped = (_clip(box, size) for box in self._bitmaps)
         return [box.scaled(scale) for box in clipped if box.r > box.l and box.b > box.t]
@@ -222,7 +225,11 @@ def _open(data: bytes) -> Any:
         document = pymupdf.open(stream=data, filetype="pdf")
         locked = bool(document.needs_pass) and not document.authenticate("")
     except (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase) as error:
-        raise DocumentError(Cause.MALFORMED, f"cannot open the PDF: {_first_line(error)}") from error
+        reason = _first_line(error.__cause__ or error)
+        if "encryption" in reason or "crypt" in reason:
+            detail = f"cannot open the PDF: its encryption is not supported ({reason}); send a copy without it"
+            raise DocumentError(Cause.ENCRYPTED, detail) from error
+        raise DocumentError(Cause.MALFORMED, f"cannot open the PDF: {reason}") from error
     if locked:
         raise DocumentError(Cause.ENCRYPTED, "cannot open the PDF: it asks for a password; send a copy without one")
     return document

@@ -73,7 +73,9 @@ class DoclingEngine:
 
         warm_up(self._budget, self._layout, self._reader)
 
-    def convert(self, data: bytes, *, media_type: MediaType, ocr: bool, scratch: Path, progress: Progress) -> Conversion:
+    def convert(
+        self, data: bytes, *, media_type: MediaType, ocr: bool, scratch: Path, progress: Progress
+    ) -> Conversion:
         """Convert one document. Nothing is written to `scratch`: all work is in memory.
 
         Raises DocumentError with the cause.
@@ -114,7 +116,9 @@ class DoclingEngine:
         picture = self._preview(source, job, warnings)
         if picture is not None:
             artefacts["preview.webp"] = picture
-        return Conversion(artefacts=artefacts, pages=tuple(job.reports), engine=self._manifest, warnings=tuple(warnings))
+        return Conversion(
+            artefacts=artefacts, pages=tuple(job.reports), engine=self._manifest, warnings=tuple(warnings)
+        )
 
     def _run(self, source: Any, data: bytes, media_type: MediaType) -> Any:
         """Docling's pipeline over the open document. Raises DocumentError."""
@@ -125,7 +129,9 @@ class DoclingEngine:
         name = f"document.{media_type.value.rpartition('/')[2]}"
         # Docling would open the document itself; it is open already, with our causes told apart.
         opened: Any = lambda *_, **__: source  # noqa: E731
-        entry = InputDocument(path_or_stream=io.BytesIO(data), format=source.input_format, backend=opened, filename=name)
+        entry = InputDocument(
+            path_or_stream=io.BytesIO(data), format=source.input_format, backend=opened, filename=name
+        )
         try:
             result = self._pipeline.execute(entry, raises_on_error=True)
         except RuntimeError as error:
@@ -133,7 +139,9 @@ class DoclingEngine:
             if isinstance(cause, DocumentError):
                 raise cause from error
             if is_memory(cause):
-                raise DocumentError(Cause.MEMORY, f"cannot assemble the document: out of memory ({say(cause)})") from error
+                raise DocumentError(
+                    Cause.MEMORY, f"cannot assemble the document: out of memory ({say(cause)})"
+                ) from error
             raise DocumentError(Cause.ENGINE_ERROR, f"cannot assemble the document: {say(cause)}") from error
         return result.document
 

@@ -16,7 +16,7 @@ from daemon.engine.pages import SourcePage
 
 
 def preview(page: SourcePage, budget: Budget) -> bytes:
-    """WebP of at most 300 × 400 px, from a picture whose long edge is at most `budget.preview_px`."""
+    """WebP of at most 300 by 400 px, from a picture whose long edge is at most `budget.preview_px`."""
     size = page.get_size()
     picture, _ = page.picture(wanted=budget.preview_px / math.ceil(max(size.width, size.height)))
     image = Image.fromarray(picture)

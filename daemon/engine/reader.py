@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from daemon.engine.budget import DETECTION_EDGE_PX
+from daemon.engine.budget import DETECTION_EDGE_PX, within_edge
 from daemon.errors import EngineError
 
 #: Characters that a recogniser must know before it may claim a language.
@@ -27,10 +27,14 @@ _ALPHABETS = {
     "it": "àèéìòù",
     "pt": "ãõáéíóúâêôç",
 }
+#: Long edges of the pictures searched when nothing was found on the larger one.
+_SECOND_LOOKS_PX = (640, 320)
 #: Fewer lines than this say nothing about a page's direction.
 _SAMPLE = 6
 #: A corner box this much longer than it is high is a line, not a blot.
 _ELONGATED = 1.8
+#: Confidence below which neither direction reads: vertical writing or noise, not a page on its side.
+_LEGIBLE = 0.75
 #: How much surer the recogniser must be in another direction before a page is turned.
 _MARGIN = 0.05
 
@@ -69,7 +73,9 @@ class Reader:
             alphabet = _ALPHABETS.get(language)
             if alphabet is None:
                 listed = ", ".join(sorted(_ALPHABETS))
-                raise EngineError(f"cannot promise OCR in {language!r}: known languages are {listed} (engine.languages)")
+                raise EngineError(
+                    f"cannot promise OCR in {language!r}: known languages are {listed} (engine.languages)"
+                )
             missing = "".join(c for c in alphabet if c not in known)
             if missing:
                 detail = f"the model of package rapidocr lacks {missing!r} (engine.languages)"
@@ -79,6 +85,16 @@ class Reader:
         """Quads of the text lines in a picture, top to bottom."""
         if min(picture.shape[:2]) < 8:  # noqa: PLR2004 - no letter is that small
             return []
+        quads = self._detected(picture)
+        for edge in _SECOND_LOOKS_PX:
+            # A lone word on a large sheet, or a letter as high as the page, is only seen from afar.
+            if quads or max(picture.shape[:2]) <= edge:
+                break
+            small, factor = within_edge(picture, edge)
+            quads = [quad / np.float32(factor) for quad in self._detected(small)]
+        return quads
+
+    def _detected(self, picture: np.ndarray) -> list[np.ndarray]:
         found = self._detect(np.ascontiguousarray(picture[:, :, ::-1]))
         return [] if found.boxes is None else [np.asarray(quad, dtype=np.float32) for quad in found.boxes]
 
@@ -107,7 +123,7 @@ class Reader:
             # `cut` lays a standing line down by a quarter turn against the clock.
             laid = [self.cut(picture, quad) for quad in sample]
             against, clockwise = self._confidence(laid), self._confidence([_half_turn(line) for line in laid])
-            if max(against, clockwise) < 0.5:  # noqa: PLR2004 - neither reads: not turned text
+            if max(against, clockwise) < _LEGIBLE:
                 return 0
             return 270 if against > clockwise else 90
         sample = _longest(lying)
@@ -119,7 +135,7 @@ class Reader:
 
     def _seems_upside_down(self, lines: Sequence[np.ndarray]) -> bool:
         votes = self._classify([np.ascontiguousarray(line[:, :, ::-1]) for line in lines]).cls_res
-        return sum(label == "180" for label, _ in votes) * 2 >= len(votes)
+        return bool(sum(label == "180" for label, _ in votes) * 2 >= len(votes))
 
     def _confidence(self, lines: Sequence[np.ndarray]) -> float:
         """Mean confidence over the characters read."""

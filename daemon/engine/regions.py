@@ -68,9 +68,16 @@ def disjoint(boxes: Sequence[BoundingBox]) -> list[BoundingBox]:
     return sorted(result, key=lambda b: (b.t, b.l))
 
 
-def free_text_from_pictures(clusters: Sequence[Cluster], lines: Sequence[Line]) -> list[Cluster]:
-    """The clusters without those pictures that are really text: Docling's Markdown leaves out a picture's text."""
-    return [c for c in clusters if c.label is not DocItemLabel.PICTURE or not _is_text(c.bbox, lines)]
+def free_text_from_pictures(clusters: Sequence[Cluster], lines: Sequence[Line], *, alone: bool) -> list[Cluster]:
+    """The clusters without those pictures that are really text: Docling's Markdown leaves out a picture's text.
+
+    With `alone` the lines are the only text of the page, and pictures that hold all of it are left out too.
+    """
+    pictures = [c for c in clusters if c.label is DocItemLabel.PICTURE]
+    hidden = [line for line in lines if any(_mostly_within(line.box, c.bbox) for c in pictures)]
+    if alone and len(hidden) == len(lines):
+        return [c for c in clusters if c not in pictures or not any(_mostly_within(x.box, c.bbox) for x in lines)]
+    return [c for c in clusters if c not in pictures or not _is_text(c.bbox, lines)]
 
 
 def keep_text_of_bare_page(clusters: Sequence[Cluster]) -> None:
@@ -108,7 +115,7 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
 
 def covered_share(box: BoundingBox, others: Iterable[BoundingBox]) -> float:
     """Share of `box` that `others` cover, overlaps among them counted twice."""
-    return sum(box.intersection_area_with(other) for other in others) / max(box.area(), 1e-6)
+    return float(sum(box.intersection_area_with(other) for other in others) / max(box.area(), 1e-6))
 
 
 def whole(size: Size) -> BoundingBox:
@@ -132,5 +139,5 @@ def _follows(upper: BoundingBox, lower: BoundingBox) -> bool:
     height = min(upper.height, lower.height)
     shared = min(upper.r, lower.r) - max(upper.l, lower.l)
     near = -0.5 * height < lower.t - upper.b < 0.8 * height
-    alike = max(upper.height, lower.height) < 1.6 * height  # noqa: PLR2004 - ascenders and descenders
-    return near and alike and shared > 0.5 * min(upper.width, lower.width)
+    alike = max(upper.height, lower.height) < 1.6 * height
+    return bool(near and alike and shared > 0.5 * min(upper.width, lower.width))

@@ -25,13 +25,16 @@ _TELEMETRY = "ORT_DISABLE_TELEMETRY"
 
 #: Model files in the order in which sessions were made of them.
 _models: list[Path] = []
+#: Thread counts of the calls of `prepare`.
+_prepared: list[int] = []
 
 
 def prepare(threads: int) -> None:
     """Make the process fit for the engine: no telemetry, `threads` threads per session, no chatter.
 
     Idempotent. With `threads` of 1 nothing that is loaded afterwards starts a thread.
-    Raises EngineError when onnxruntime was imported without the opt-out, or is not installed.
+    Raises EngineError when onnxruntime was imported without the opt-out, when PyMuPDF came first, or when
+    a package is not installed.
     """
     if "onnxruntime" in sys.modules and os.environ.get(_TELEMETRY) != "1":
         message = (
@@ -39,6 +42,13 @@ def prepare(threads: int) -> None:
             "thread may run. Set the variable before the process imports anything native"
         )
         raise EngineError(message)
+    if not _prepared and "pymupdf" in sys.modules:
+        message = (
+            "cannot load the engine: pymupdf was imported before it, so its models have one thread per CPU. "
+            "Load the engine first; the rest of the process may import pymupdf afterwards"
+        )
+        raise EngineError(message)
+    _prepared.append(threads)
     os.environ[_TELEMETRY] = "1"
     for name in _THREAD_VARIABLES:
         os.environ.setdefault(name, str(threads))

@@ -32,14 +32,12 @@ from docling.pipeline.standard_pdf_pipeline import ProcessingResult, StandardPdf
 from daemon.clock import Clock
 from daemon.engine.api import Progress
 from daemon.engine.layout import PageLayoutModel
-from daemon.engine.ocr import PageReaderModel, states
-from daemon.engine.pages import SourcePage
+from daemon.engine.ocr import LEAST_INK, PageReaderModel, states
+from daemon.engine.pages import SourcePage, turn_for_text
 from daemon.engine.tables import PageTableModel
 from daemon.errors import DocumentError
 from daemon.model import Cause, PageReport, PageState, Stage
 
-#: A page with less ink than this is blank; above it, "no text" is worth saying.
-LEAST_INK = 2e-4
 #: What native libraries say when an allocation was refused.
 _NO_MEMORY = ("bad_alloc", "malloc", "calloc", "realloc", "cannot allocate", "failed to allocate", "out of memory")
 
@@ -75,7 +73,13 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
     job: Job
 
     def __init__(
-        self, *, layout: PageLayoutModel, tables: PageTableModel, reading: PageReaderModel, silent: PageReaderModel, clock: Clock
+        self,
+        *,
+        layout: PageLayoutModel,
+        tables: PageTableModel,
+        reading: PageReaderModel,
+        silent: PageReaderModel,
+        clock: Clock,
     ) -> None:
         options = ThreadedPdfPipelineOptions()
         BasePipeline.__init__(self, options)
@@ -105,7 +109,7 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
         self.assemble_model = PageAssembleModel(options=PageAssembleOptions())
         self.reading_order_model = ReadingOrderModel(options=ReadingOrderOptions(use_page_separators=separators))
         self.heading_hierarchy_model = HeadingHierarchyModel(options=HeadingHierarchyOptions())
-        self.enrichment_pipe = []
+        self.enrichment_pipe: list[Any] = []
 
     def begin(self, job: Job) -> None:
         """Take up a conversion."""
@@ -142,6 +146,7 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
         backend: SourcePage = source.load_page(page.page_no - 1)
         page._backend = backend  # noqa: SLF001
         backend.get_segmented_page()
+        _set_upright(backend)
         if self.job.ocr:
             self.ocr_model.look(backend)
         page.size = backend.get_size()
@@ -211,6 +216,14 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
     def _assemble_document(self, conv_res: ConversionResult) -> ConversionResult:
         self.job.progress.stage(Stage.ASSEMBLE)
         return super()._assemble_document(conv_res)
+
+
+def _set_upright(page: SourcePage) -> None:
+    """Turn a page whose own text runs another way than from left to right."""
+    degrees = turn_for_text(page.get_visible_text_cells())
+    if degrees:
+        page.turn(degrees)
+        page.notes.remarks.append(f"turned by {degrees} degrees to be read")
 
 
 def is_memory(error: BaseException) -> bool:

@@ -116,15 +116,17 @@ def _joined(grid: Grid) -> list[TableCell]:
     pieces: dict[tuple[int, int], list[tuple[str, int, int]]] = {}
     for text, row, row_end, column, column_end in grid.cells:
         pieces.setdefault((row, column), []).append((clean(text).strip(), row_end, column_end))
-    return _without_overlaps([
-        _cell(
-            grid,
-            " ".join(text for text, _, _ in parts if text),
-            (row, max(end for _, end, _ in parts)),
-            (column, max(end for _, _, end in parts)),
-        )
-        for (row, column), parts in sorted(pieces.items())
-    ])
+    return _without_overlaps(
+        [
+            _cell(
+                grid,
+                " ".join(text for text, _, _ in parts if text),
+                (row, max(end for _, end, _ in parts)),
+                (column, max(end for _, _, end in parts)),
+            )
+            for (row, column), parts in sorted(pieces.items())
+        ]
+    )
 
 
 def _without_overlaps(cells: list[TableCell]) -> list[TableCell]:
@@ -136,7 +138,9 @@ def _without_overlaps(cells: list[TableCell]) -> list[TableCell]:
         if any((r, c) in taken for r in rows for c in columns if (r, c) != (row, column)):
             cell.row_span = cell.col_span = 1
             cell.end_row_offset_idx, cell.end_col_offset_idx = row + 1, column + 1
-        taken.update((r, c) for r in range(row, cell.end_row_offset_idx) for c in range(column, cell.end_col_offset_idx))
+        taken.update(
+            (r, c) for r in range(row, cell.end_row_offset_idx) for c in range(column, cell.end_col_offset_idx)
+        )
     return cells
 
 
