@@ -6,15 +6,20 @@ converts nothing.
 
 from __future__ import annotations
 
+import io
+
 import pymupdf
 from docling_core.types.doc import DocItemLabel, DoclingDocument
+from PIL import Image
 
 from daemon.engine import export
 from daemon.engine.budget import Budget
+from daemon.engine.images import ImageSource
 from daemon.engine.layout import PageLayoutModel
 from daemon.engine.pdf import PdfSource
 from daemon.engine.preview import preview
 from daemon.engine.reader import Reader
+from daemon.model import MediaType
 
 
 def warm_up(budget: Budget, layout: PageLayoutModel, reader: Reader) -> None:
@@ -30,10 +35,21 @@ def warm_up(budget: Budget, layout: PageLayoutModel, reader: Reader) -> None:
     page.unload()
     source.unload()
     reader.warm_up()
+    _warm_image_formats(budget)
     document = DoclingDocument(name="warm")
     document.add_text(label=DocItemLabel.TEXT, text="warm")
     export.markdown(document)
     export.lossless(document)
+
+
+def _warm_image_formats(budget: Budget) -> None:
+    """One small frame of each format: Pillow imports its decoders on first use."""
+    for kind, media_type in (("PNG", MediaType.PNG), ("JPEG", MediaType.JPEG), ("TIFF", MediaType.TIFF)):
+        file = io.BytesIO()
+        Image.new("RGB", (64, 64), "white").save(file, kind)
+        frames = ImageSource(file.getvalue(), media_type=media_type, budget=budget, max_pages=1)
+        frames.load_page(0).unload()
+        frames.unload()
 
 
 def sample() -> bytes:
