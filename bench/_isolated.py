@@ -1,0 +1,132 @@
+"""Our own side of the comparison: the daemon's real children, and the whole daemon between a queue and a folder.
+
+Nothing here imitates the daemon: `isolated` is `Children` as `wiring.assembled` makes it, and `deliver` is
+`assembled` itself, with the queue of `bulkhead convert`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bench._measure import Doc
+from daemon.attempt import DocumentEnded
+from daemon.children import ChildJob, Children, KillSwitch
+from daemon.clock import SystemClock
+from daemon.config import ChildSettings, FetchSettings, Settings, StoreSettings
+from daemon.convert import describe
+from daemon.model import Options, ResultStatus
+from daemon.queue_local import LocalQueue
+from daemon.store import open_store
+from daemon.wiring import assembled, sizing_of
+
+Start = Literal["zygote", "spawn"]
+#: A net for a hang; no document of a bench comes near.
+_DOCUMENT_S = 300.0
+
+
+@contextmanager
+def isolated(start: Start) -> Iterator[Children]:
+    """Children of the production engine, warm."""
+    with tempfile.TemporaryDirectory(prefix="bench-scratch-") as scratch:
+        settings = Settings(child=ChildSettings(start=start))
+        children = Children(
+            settings=settings,
+            memory_bytes=sizing_of(settings).memory_bytes_per_child,
+            scratch_root=Path(scratch),
+            clock=SystemClock(),
+        )
+        try:
+            children.start()
+            yield children
+        finally:
+            children.stop()
+
+
+def live(children: Children, doc: Doc) -> float:
+    """One life of one child; seconds from the call to its return, its result read and its end awaited."""
+    clock = SystemClock()
+    job = ChildJob(document_id=doc.name, attempt=1, child=1, ocr=True, media_type=doc.media_type)
+    with doc.path.open("rb") as document:
+        started = time.perf_counter()
+        result = children.run(
+            job,
+            document,
+            deadline=clock.monotonic() + _DOCUMENT_S,
+            switch=KillSwitch(),
+            on_page=lambda _page, _pages: None,
+        )
+        elapsed_s = time.perf_counter() - started
+    assert result.conversion is not None, f"{doc.name} is a good document: {result.outcome}"
+    return elapsed_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """What a daemon made of a batch."""
+
+    #: Documents with a result.
+    documents: int
+    #: Documents that ended in a dead letter.
+    dead_letters: int
+    #: From the first receive to the last end; loading the engine is not in it.
+    elapsed_s: float
+    #: How many worked at the same time, which the host may have clamped.
+    workers: int
+
+    @property
+    def per_minute(self) -> float:
+        """Results per minute."""
+        return self.documents * 60 / self.elapsed_s
+
+
+def deliver(batch: Sequence[Doc], *, start: Start, workers: int, failpoints: str = "") -> Delivered:
+    """Give every document of `batch` to a daemon of its own, as one message each."""
+    with tempfile.TemporaryDirectory(prefix="bench-daemon-") as folder:
+        return _deliver(batch, _settings(Path(folder), batch, start, workers, failpoints))
+
+
+def _settings(folder: Path, batch: Sequence[Doc], start: Start, workers: int, failpoints: str) -> Settings:
+    roots = tuple(sorted({doc.path.resolve().parent for doc in batch}))
+    return Settings(
+        state_dir=folder / "state",
+        store=StoreSettings(url=str(folder / "out")),
+        fetch=FetchSettings(file_roots=roots),
+        child=ChildSettings(start=start),
+        workers=workers,
+        allow_failpoints=bool(failpoints),
+        failpoints=failpoints,
+    )
+
+
+def _deliver(batch: Sequence[Doc], settings: Settings) -> Delivered:
+    queue = LocalQueue(clock=SystemClock())
+    for doc in batch:
+        queue.send(describe(doc.path, Options()).body)
+    ended: list[DocumentEnded] = []
+    last_end: list[float] = []
+    lock = threading.Lock()
+
+    def on_ended(each: DocumentEnded) -> None:
+        with lock:
+            ended.append(each)
+            if len(ended) == len(batch):
+                last_end.append(time.perf_counter())
+                running.parent.request_stop()
+
+    with assembled(settings, queue=queue, store=open_store(settings.store), on_ended=on_ended) as running:
+        started = time.perf_counter()
+        running.parent.run()
+    failed = sum(each.settled.status is ResultStatus.FAILED for each in ended)
+    return Delivered(
+        documents=len(ended) - failed,
+        dead_letters=failed,
+        elapsed_s=last_end[0] - started,
+        workers=running.sizing.workers,
+    )

@@ -1,0 +1,118 @@
+"""The yardstick: one process that has the engine loaded and converts one document after the other.
+
+No isolation at all: this is what a plain loop costs. `python -m bench._loop` is that process; it takes one JSON line
+per document on stdin and answers with one, in the environment of the daemon's own children. `Loop` is its other end.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bench._measure import Doc
+from daemon import sandbox
+from daemon.config import EngineSettings
+from daemon.model import MediaType, PageReport, Stage
+
+#: It leaves when stdin closes; a conversion in hand is let finish.
+_LEAVE_S = 60.0
+
+
+class _Silent:
+    """Nobody listens."""
+
+    def stage(self, stage: Stage, page: int | None = None) -> None:
+        """See `daemon.engine.api.Progress`."""
+
+    def page_done(self, report: PageReport, pages: int) -> None:
+        """See `daemon.engine.api.Progress`."""
+
+
+def load_engine() -> Any:
+    """The production engine, warm as the zygote has it, in this process."""
+    from daemon.engine.pipeline import load  # noqa: PLC0415 - native code; the driver of a bench imports none
+
+    engine = load(EngineSettings(), threads=1)
+    engine.warm_up()
+    gc.collect()
+    gc.freeze()
+    return engine
+
+
+def convert(engine: Any, path: Path, media_type: MediaType) -> dict[str, bytes]:
+    """Convert one file; its artefacts. A document that cannot be converted ends the bench: it measures good ones."""
+    conversion = engine.convert(
+        path.read_bytes(), media_type=media_type, ocr=True, scratch=Path(tempfile.gettempdir()), progress=_Silent()
+    )
+    return dict(conversion.artefacts)
+
+
+class Loop:
+    """Such a process; end it by leaving the `with`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench._loop"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=sandbox.environment(os.environ),
+            cwd=Path(__file__).parent.parent,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        """Wait until the engine is loaded."""
+        self._answer()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Hang up and reap."""
+        assert self._process.stdin is not None, "stdin is a pipe"
+        assert self._process.stdout is not None, "stdout is a pipe"
+        self._process.stdin.close()
+        try:
+            self._process.wait(_LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def convert(self, doc: Doc) -> float:
+        """Convert and wait; seconds that reading the file and converting took, in the process itself."""
+        assert self._process.stdin is not None, "stdin is a pipe"
+        self._process.stdin.write(json.dumps({"path": str(doc.path), "media_type": doc.media_type}) + "\n")
+        self._process.stdin.flush()
+        return float(self._answer()["elapsed_s"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None, "stdout is a pipe"
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"cannot measure: the in-process loop ended with status {self._process.wait()}; see above")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def main() -> None:
+    """Load, say so, convert what comes, leave when stdin closes."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints is no answer
+    engine = load_engine()
+    print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        started = time.perf_counter()
+        convert(engine, Path(asked["path"]), MediaType(asked["media_type"]))
+        print(json.dumps({"elapsed_s": time.perf_counter() - started}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
