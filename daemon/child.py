@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import hashlib
-import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -22,16 +22,15 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 
 from pydantic import JsonValue
 
-from daemon import child_log, faults, frames, sandbox, wire
-from daemon.config import EngineSettings
-from daemon.engine.api import Engine, Factory
+from daemon import child_log, faults, frames, loading, sandbox, wire
+from daemon.engine.api import Engine
 from daemon.errors import DocumentError, EngineError, ExitStatus, ProtocolError
 from daemon.failpoints import Failpoint, Point, matching, parse
 from daemon.model import Cause, Conversion, PageReport, Stage
+from daemon.reaper import Reaper
 
 #: The parent hung up, or never sent a job.
 _NOT_HEARD = 3
@@ -202,59 +201,42 @@ def _send(voice: Voice, conversion: Conversion, max_output_bytes: int) -> None:
     )
 
 
-def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what `load` needs; the zygote and a spawned child share it."""
-    parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--factory", required=True)
-    parser.add_argument("--path", default="")
-    parser.add_argument("--settings", required=True)
-    parser.add_argument("--threads", type=int, required=True)
-
-
-def load(arguments: argparse.Namespace) -> Engine:
-    """Load the engine that the arguments name, and warm it up.
-
-    Raises EngineError, naming the package where one is missing.
-    """
-    if arguments.path:
-        sys.path.insert(0, arguments.path)
-    module_name, _, function_name = arguments.factory.partition(":")
-    try:
-        settings = EngineSettings.model_validate_json(arguments.settings)
-        factory = cast("Factory", getattr(importlib.import_module(module_name), function_name))
-        engine = factory(settings, threads=arguments.threads)
-        engine.warm_up()
-    except EngineError:
-        raise
-    except ModuleNotFoundError as error:
-        raise EngineError(
-            f"cannot load the engine: package {error.name!r} is missing; install the lock again"
-        ) from error
-    except (
-        Exception
-    ) as error:  # any other failure to load is the operator's too, and must be said, not shown as a traceback
-        raise EngineError(f"cannot load the engine: {type(error).__name__}: {error}") from error
-    return engine
-
-
-def plain(manifest: object) -> dict[str, JsonValue]:
-    """Return a manifest as JSON values; what JSON does not know becomes its text."""
-    values: dict[str, JsonValue] = json.loads(json.dumps(manifest, default=str))
-    return values
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Live one life in a fresh interpreter; returns the exit status."""
+    """Live one life in a fresh interpreter; returns the exit status.
+
+    Two processes: the first stays small, reaps the second and whatever that leaves, and reports its end on the
+    supervision socket; the second loads the engine and lives.
+    """
     parser = argparse.ArgumentParser(prog="daemon.child")
-    add_engine_arguments(parser)
-    for name in ("frames", "document", "fault-log", "memory-bytes", "max-file-bytes"):
+    loading.add_arguments(parser)
+    for name in ("frames", "document", "fault-log", "supervision", "memory-bytes", "max-file-bytes"):
         parser.add_argument(f"--{name}", type=int, required=True)
     arguments = parser.parse_args(argv)
     sandbox.first_lock(parent_pid=arguments.parent)
+    sandbox.adopt_orphans()
+    supervision = socket.socket(fileno=arguments.supervision)
+    first_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        sandbox.die_with(first_pid)
+        supervision.close()
+        return _load_and_live(arguments)
+    reaper = Reaper()
+    live_child = reaper.adopt(pid, supervision)
+    sandbox.close_all_but({0, 1, 2, live_child.pidfd, supervision.fileno()})
+    waiting = select.poll()
+    waiting.register(live_child.pidfd, select.POLLIN)
+    waiting.poll()
+    reaper.conclude(live_child)
+    return 0
+
+
+def _load_and_live(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     connection = socket.socket(fileno=arguments.frames)
     try:
-        engine = load(arguments)
+        engine = loading.load(arguments)
     except EngineError as error:
         Voice(connection).send(frames.Failure(cause=Cause.ENGINE_ERROR, detail=frames.detail(str(error))))
         return int(ExitStatus.ENGINE)
@@ -264,7 +246,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         document=arguments.document,
         fault_log=arguments.fault_log,
         limits=sandbox.Limits(memory_bytes=arguments.memory_bytes, max_file_bytes=arguments.max_file_bytes),
-        manifest=plain(engine.manifest),
+        manifest=loading.plain(engine.manifest),
     )
 
 

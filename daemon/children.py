@@ -231,6 +231,9 @@ def remove_tree(folder: Path) -> None:
     """Remove a scratch folder, whatever a child has done to the modes inside."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        for path, _, _ in os.walk(folder):
-            Path(path).chmod(stat.S_IRWXU)
+        folder.chmod(stat.S_IRWXU)
+        for path, names, _ in os.walk(folder):
+            for below in (Path(path, name) for name in names):
+                if not below.is_symlink():  # chmod would follow it out of the folder
+                    below.chmod(stat.S_IRWXU)
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,7 @@ or by a group whose leader is not reaped. Here is what `launch_spawn.py` and `la
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import select
 import signal
@@ -15,23 +16,24 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from daemon import sandbox
 from daemon.config import EngineSettings
+from daemon.processes import await_end, end_marked
 
 #: What of faulthandler's traceback is kept; the memfd is exactly as large and cannot grow.
 FAULT_LOG_BYTES = 32 * 2**10
 #: Ten seconds for a child to go after SIGKILL, looked at often enough.
 _DISPOSE_ROUNDS, _DISPOSE_ROUND_MS = 40, 250
-#: A SIGKILLed process is gone in microseconds; one in uninterruptible sleep is not waited for longer.
-_MARKED_END_S = 1.0
 #: How much of a child's output goes into the record.
 _TAIL_CHARACTERS = 4000
 #: From <linux/memfd.h> by way of fcntl: the size is final.
 _F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 0x2, 0x4
 _READ_BYTES = 2**16
+_NEWS_FLAGS = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+#: How long a supervisor may take to end.
+_STOP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,39 +74,96 @@ class Abandoned:
     """Whoever would have told us of the child's end is gone."""
 
 
-class Handle(Protocol):
-    """One child that was asked for."""
+class Supervisor(Protocol):
+    """The process that reaps a child and reports its end: the zygote, or a spawned child's first process."""
 
-    #: None until it is known to run.
-    pid: int | None
+    #: `NAME=value` in the environment of everything below it.
+    mark: bytes
+
+    def kill(self) -> None:
+        """SIGKILL; its children follow by themselves."""
+        ...
+
+    def await_end(self, timeout_s: float) -> bool:
+        """Wait a bounded time for it to end and to be reaped; whether it was."""
+        ...
+
+    def release(self) -> None:
+        """Let it go: this child has ended."""
+        ...
+
+
+class Handle:
+    """One child that was asked for; its supervisor reports on the child's own socket."""
+
+    def __init__(self, supervision: socket.socket, supervisor: Supervisor) -> None:
+        #: None until it is known to run.
+        self.pid: int | None = None
+        self._supervision = supervision
+        self._supervisor = supervisor
+        self._pidfd = -1
+        self._condemned = False
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when `news` has something to say."""
-        ...
+        return self._supervision.fileno()
 
     def news(self) -> Ended | Abandoned | None:
         """Read what there is without waiting."""
-        ...
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._supervision, 4096, 1, _NEWS_FLAGS)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return self._abandoned()
+        if not data:
+            return self._abandoned()
+        report = json.loads(data)
+        if "started" in report:
+            self.pid, self._pidfd = report["started"], descriptors[0]
+            if self._condemned:
+                self.kill()
+            return None
+        if "failed" in report:
+            return Abandoned()
+        return Ended(wait_status=report["exited"], max_rss_bytes=report["max_rss_bytes"], orphans=report["orphans"])
+
+    def _abandoned(self) -> Abandoned:
+        """Its end also ended its children; what those left is found by its mark."""
+        self.kill()
+        if self._supervisor.await_end(_STOP_S):
+            end_marked(self._supervisor.mark)
+        return Abandoned()
 
     def ended_unreaped(self, timeout_s: float) -> bool:
         """Wait a bounded time for the process to end; True also when it was never known to run."""
-        ...
+        return self._pidfd < 0 or await_end(self._pidfd, timeout_s)
 
     def kill(self) -> None:
         """SIGKILL the child's group and the child; one that is not known to run yet dies as soon as it is."""
-        ...
+        self._condemned = True
+        if self.pid is None or self.ended_unreaped(0):
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def ask_traceback(self) -> None:
         """Ask faulthandler where the child is."""
-        ...
+        with suppress(OSError):  # it has ended, or is not known to run
+            signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
 
     def give_up(self) -> None:
-        """End whoever should have reported the child's end and does not."""
-        ...
+        """End the supervisor: one that should have reported the child's end, and does not, is stuck."""
+        self._supervisor.kill()
 
     def close(self) -> None:
         """Give the descriptors back."""
-        ...
+        self._supervision.close()
+        self._supervisor.release()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
 
 
 class Output:
@@ -191,34 +250,6 @@ class Ends:
             setattr(self, name, -1)
 
 
-def await_end(pidfd: int, timeout_s: float) -> bool:
-    """Wait at most `timeout_s` for the process to end; whether it has."""
-    waiting = select.poll()
-    waiting.register(pidfd, select.POLLIN)
-    return bool(waiting.poll(timeout_s * 1000))
-
-
-def end_marked(mark: bytes) -> int:
-    """Kill every process whose environment holds `mark`; returns how many there were.
-
-    Only those whose environment we may read are found: a forked copy of a child that made itself untraceable
-    is not, unless we are root.
-    """
-    ended = 0
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with suppress(OSError):  # it ended while we looked, or is not ours to see
-                pidfd = os.pidfd_open(int(folder.name))
-                try:
-                    if mark in (folder / "environ").read_bytes().split(b"\0"):
-                        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                        await_end(pidfd, _MARKED_END_S)
-                        ended += 1
-                finally:
-                    os.close(pidfd)
-    return ended
-
-
 def dispose(handle: Handle) -> None:
     """End a child that nobody watches any more, and reap it; bounded."""
     waiting = select.poll()
@@ -229,18 +260,3 @@ def dispose(handle: Handle) -> None:
         if handle.news() is not None:
             return
     handle.give_up()
-
-
-def resident(pid: int) -> int:
-    """Return the resident bytes of a process and its descendants; 0 when it is gone."""
-    total, waiting = 0, [pid]
-    page_bytes = os.sysconf("SC_PAGE_SIZE")
-    while waiting:
-        folder = Path(f"/proc/{waiting.pop()}")
-        try:
-            total += int((folder / "statm").read_bytes().split()[1]) * page_bytes
-            for task in (folder / "task").iterdir():
-                waiting += [int(child) for child in (task / "children").read_bytes().split()]
-        except (OSError, IndexError):
-            continue
-    return total

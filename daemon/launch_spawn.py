@@ -1,14 +1,13 @@
 """A fresh interpreter per child: the reference behaviour, and the fall-back.
 
-Edge: processes. No shared memory and no shared fate, at the price of loading the engine each time. We are the
-parent, so we reap, and end what the child left: its group while the leader is not reaped yet, then whatever
-bears its mark.
+Edge: processes. No shared memory and no shared fate, at the price of loading the engine each time. A small first
+process stands between us and the child: it adopts, ends and reaps what the child leaves, as a zygote does.
 """
 
 from __future__ import annotations
 
 import os
-import signal
+import socket
 import subprocess
 import tempfile
 import uuid
@@ -18,9 +17,11 @@ from daemon import sandbox, wire
 from daemon.clock import Clock
 from daemon.errors import EngineError, ProtocolError
 from daemon.frames import Failure, Hello
-from daemon.launch import Ended, Ends, EngineSpec, await_end, dispose, end_marked
+from daemon.launch import Ends, EngineSpec, Handle, dispose
 
 _READ_BYTES = 2**16
+#: How long the first process may take to leave after its report.
+_STOP_S = 5.0
 #: Marks what a spawned child started, so that it can be found when it has left the child's group.
 _MARK_VARIABLE = "DAEMON_CHILD_MARK"
 
@@ -63,78 +64,59 @@ class SpawnLauncher:
             raise EngineError(f"cannot start a child: {error}; {_tail(ends)}") from error
         raise EngineError(f"cannot start a child: it left without a word; {_tail(ends)}")
 
-    def launch(self, ends: Ends, limits: sandbox.Limits) -> SpawnHandle:
+    def launch(self, ends: Ends, limits: sandbox.Limits) -> Handle:
         """See `Launcher`."""
         frames, document, output, fault_log = ends.for_child()
         token = uuid.uuid4().hex
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [
+            *self._spec.command("daemon.child"),
+            *("--frames", str(frames), "--document", str(document), "--fault-log", str(fault_log)),
+            *("--supervision", str(its.fileno())),
+            *("--memory-bytes", str(limits.memory_bytes), "--max-file-bytes", str(limits.max_file_bytes)),
+        ]
         try:
-            process = subprocess.Popen(  # noqa: S603  our own interpreter with our own module
-                [
-                    *self._spec.command("daemon.child"),
-                    *("--frames", str(frames), "--document", str(document), "--fault-log", str(fault_log)),
-                    *("--memory-bytes", str(limits.memory_bytes), "--max-file-bytes", str(limits.max_file_bytes)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(frames, document, fault_log),
-                env=sandbox.environment(os.environ) | {_MARK_VARIABLE: token},
-                process_group=0,
-            )
+            with its:
+                process = subprocess.Popen(  # noqa: S603  our own interpreter with our own module
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(frames, document, fault_log, its.fileno()),
+                    env=sandbox.environment(os.environ) | {_MARK_VARIABLE: token},
+                    process_group=0,
+                )
         except OSError as error:
+            ours.close()
             raise EngineError(f"cannot start a child: {error}; check memory and the limit of processes") from error
-        return SpawnHandle(process, token)
+        return Handle(ours, FirstProcess(process, f"{_MARK_VARIABLE}={token}".encode()))
 
     def stop(self) -> None:
         """See `Launcher`: every child ends with its own watch."""
 
 
-class SpawnHandle:
-    """A child of ours: we reap it."""
+class FirstProcess:
+    """The parent of one spawned child; we are its parent."""
 
-    def __init__(self, process: subprocess.Popen[bytes], token: str) -> None:
-        self.pid: int | None = process.pid
-        self._pid = process.pid
+    def __init__(self, process: subprocess.Popen[bytes], mark: bytes) -> None:
         self._process = process
-        self._token = token
-        self._pidfd = os.pidfd_open(process.pid)
-
-    def fileno(self) -> int:
-        """See `Handle`."""
-        return self._pidfd
-
-    def news(self) -> Ended | None:
-        """See `Handle`."""
-        if not self.ended_unreaped(0):
-            return None
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)  # the leader is not reaped yet, so the number is still its own
-        _, status, usage = os.wait4(self._pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        orphans = end_marked(f"{_MARK_VARIABLE}={self._token}".encode())
-        return Ended(wait_status=status, max_rss_bytes=usage.ru_maxrss * 1024, orphans=orphans)
-
-    def ended_unreaped(self, timeout_s: float) -> bool:
-        """See `Handle`."""
-        return await_end(self._pidfd, timeout_s)
+        self.mark = mark
 
     def kill(self) -> None:
-        """See `Handle`."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, signal.SIGKILL)
+        """See `Supervisor`."""
+        self._process.kill()
 
-    def ask_traceback(self) -> None:
-        """See `Handle`."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
+    def await_end(self, timeout_s: float) -> bool:
+        """See `Supervisor`."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        return self._process.returncode is not None
 
-    def give_up(self) -> None:
-        """See `Handle`: we are the reporter ourselves."""
-
-    def close(self) -> None:
-        """See `Handle`."""
-        os.close(self._pidfd)
+    def release(self) -> None:
+        """See `Supervisor`: it leaves by itself right after its report; one that does not is ended."""
+        if not self.await_end(_STOP_S):
+            self.kill()
+            self.await_end(_STOP_S)
 
 
 def _tail(ends: Ends) -> str:

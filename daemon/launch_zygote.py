@@ -9,12 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import signal
 import socket
 import subprocess
 import threading
 from collections import deque
-from contextlib import suppress
 from queue import SimpleQueue
 
 import structlog
@@ -22,7 +20,8 @@ import structlog
 from daemon import sandbox
 from daemon.clock import Clock
 from daemon.errors import EngineError
-from daemon.launch import Abandoned, Ended, Ends, EngineSpec, await_end, end_marked
+from daemon.launch import Ends, EngineSpec, Handle
+from daemon.processes import end_marked
 
 log = structlog.get_logger()
 
@@ -32,84 +31,12 @@ _FIRST_BACKOFF_S = 0.2
 #: How long a zygote may take to end its children and leave.
 _STOP_S = 5.0
 _MESSAGE_BYTES = 2**18
-_NEWS_FLAGS = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
 #: Marks the zygote and everything below it, so that what outlived it can be found.
 _MARK_VARIABLE = "DAEMON_ZYGOTE_MARK"
 
 
 class NotSingleThreadedError(EngineError):
     """The warm process has more than one thread, so it must not fork."""
-
-
-class ZygoteHandle:
-    """A child of the zygote: it reaps, and reports on this child's own socket."""
-
-    def __init__(self, supervision: socket.socket, zygote: Zygote) -> None:
-        self.pid: int | None = None
-        self._supervision = supervision
-        self._zygote = zygote
-        self._pidfd = -1
-        self._condemned = False
-
-    def fileno(self) -> int:
-        """See `Handle`."""
-        return self._supervision.fileno()
-
-    def news(self) -> Ended | Abandoned | None:
-        """See `Handle`."""
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._supervision, 4096, 1, _NEWS_FLAGS)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return self._abandoned()
-        if not data:
-            return self._abandoned()
-        report = json.loads(data)
-        if "started" in report:
-            self.pid, self._pidfd = report["started"], descriptors[0]
-            if self._condemned:
-                self.kill()
-            return None
-        if "failed" in report:
-            return Abandoned()
-        return Ended(wait_status=report["exited"], max_rss_bytes=report["max_rss_bytes"], orphans=report["orphans"])
-
-    def _abandoned(self) -> Abandoned:
-        """The zygote's end also ended its children; what those left is found by its mark."""
-        self.kill()
-        if self._zygote.ended.wait(_STOP_S):
-            end_marked(self._zygote.mark)
-        return Abandoned()
-
-    def ended_unreaped(self, timeout_s: float) -> bool:
-        """See `Handle`."""
-        return self._pidfd < 0 or await_end(self._pidfd, timeout_s)
-
-    def kill(self) -> None:
-        """See `Handle`."""
-        self._condemned = True
-        if self.pid is None or self.ended_unreaped(0):
-            return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-
-    def ask_traceback(self) -> None:
-        """See `Handle`."""
-        with suppress(OSError):  # it has ended, or is not known to run
-            signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
-
-    def give_up(self) -> None:
-        """See `Handle`: a zygote that does not report is stuck."""
-        self._zygote.kill()
-
-    def close(self) -> None:
-        """See `Handle`."""
-        self._supervision.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
 
 
 class Zygote:
@@ -190,7 +117,7 @@ class Zygote:
         manifest: dict[str, object] = message["engine"]
         return manifest
 
-    def fork(self, ends: Ends, limits: sandbox.Limits) -> ZygoteHandle:
+    def fork(self, ends: Ends, limits: sandbox.Limits) -> Handle:
         """Ask for one child. Raises OSError when the zygote is gone."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         frames, document, output, fault_log = ends.for_child()
@@ -204,11 +131,18 @@ class Zygote:
             self.kill()  # whatever it does now, it does not listen; the next attempt must see that it is gone
             self.ended.wait(_STOP_S)
             raise
-        return ZygoteHandle(ours, self)
+        return Handle(ours, self)
 
     def kill(self) -> None:
         """SIGKILL; its children follow by themselves."""
         self._process.kill()  # which knows whether it was reaped
+
+    def await_end(self, timeout_s: float) -> bool:
+        """See `Supervisor`."""
+        return self.ended.wait(timeout_s)
+
+    def release(self) -> None:
+        """See `Supervisor`: it goes on for the others."""
 
     def stop(self) -> None:
         """Hang up, and end it by force when it does not leave; reaped in either case."""
@@ -262,7 +196,7 @@ class ZygoteLauncher:
         log.info("zygote.ready", zygote_pid=zygote.pid, elapsed_s=round(self._clock.monotonic() - started, 3))
         return manifest
 
-    def launch(self, ends: Ends, limits: sandbox.Limits) -> ZygoteHandle:
+    def launch(self, ends: Ends, limits: sandbox.Limits) -> Handle:
         """See `Launcher`; raises NotSingleThreadedError besides."""
         for attempt in range(RESTARTS + 1):
             try:

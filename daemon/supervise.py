@@ -19,9 +19,10 @@ from daemon import classify, frames, lifecycle, wire
 from daemon.clock import Clock
 from daemon.errors import ProtocolError
 from daemon.killswitch import KillSwitch
-from daemon.launch import Abandoned, Ended, Ends, Handle, Output, resident
+from daemon.launch import Abandoned, Ended, Ends, Handle, Output
 from daemon.lifecycle import Action, Event, Phase
 from daemon.model import Conversion, KillReason
+from daemon.processes import resident
 from daemon.report import Report
 
 log = structlog.get_logger()
@@ -78,8 +79,7 @@ class Watch:
         self._breach: str | None = None
         self._ended: Ended | None = None
         self._abandoned = False
-        #: It is gone: read all that is left, without turns.
-        self._draining = False
+        self._draining = False  # it is gone: read all that is left, without turns
         self._output = Output(ends.output, bounds.max_stderr_bytes)
         self._peak_rss_bytes = 0
         self._started = clock.monotonic()
@@ -245,7 +245,7 @@ class Watch:
                 self._happen(Event.START_EXPIRED)
             elif self._leave_by is not None and now >= self._leave_by:
                 self._happen(Event.LINGER_EXPIRED)
-        elif self._phase is Phase.KILLING and self._killed_by is not None and now >= self._killed_by:
+        elif self._killed_by is not None and now >= self._killed_by and self._phase is Phase.KILLING:
             if self._abandoned:
                 self._conclude()
             else:
@@ -263,8 +263,7 @@ class Watch:
 
     def _patience_ms(self) -> float:
         """How long nothing needs to be done if nothing happens."""
-        if self._phase is Phase.KILLING:
-            assert self._killed_by is not None, "set with the kill"
+        if self._killed_by is not None:
             until = self._killed_by
         else:
             instants = [self._bounds.deadline, self._next_sample]

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
-from daemon import child, sandbox
+from daemon import child, loading, sandbox
 from daemon.engine.api import Engine
 from daemon.errors import EngineError, ExitStatus
 from daemon.reaper import Reaper
@@ -108,7 +108,7 @@ class Zygote:
 def main(argv: Sequence[str] | None = None) -> int:
     """Lock, load, prove the single thread, serve; returns the exit status."""
     parser = argparse.ArgumentParser(prog="daemon.zygote")
-    child.add_engine_arguments(parser)
+    loading.add_arguments(parser)
     parser.add_argument("--control", type=int, required=True)
     arguments = parser.parse_args(argv)
     control = socket.socket(fileno=arguments.control)
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sandbox.first_lock(parent_pid=arguments.parent)
     sandbox.adopt_orphans()
     try:
-        engine = child.load(arguments)
+        engine = loading.load(arguments)
     except EngineError as error:
         control.send(json.dumps({"error": str(error)[:4000]}).encode())
         return int(ExitStatus.ENGINE)
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sandbox.give_back_free_memory()
     gc.freeze()
     threads = sandbox.thread_names()
-    ready = {"ready": os.getpid(), "threads": threads, "engine": child.plain(engine.manifest)}
+    ready = {"ready": os.getpid(), "threads": threads, "engine": loading.plain(engine.manifest)}
     control.send(json.dumps(ready).encode())
     if len(threads) == 1:
         Zygote(engine, control).serve()

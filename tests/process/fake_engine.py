@@ -63,6 +63,8 @@ def obey(line: str, scratch: Path) -> None:
     if word == "lock-scratch":
         (scratch / "locked" / "inner").mkdir(parents=True)
         (scratch / "locked").chmod(0)
+        (scratch / "elsewhere").symlink_to("/tmp")  # noqa: S108  must not be followed
+        scratch.chmod(0)
     elif word in COMMANDS:
         COMMANDS[word](rest)
 
