@@ -1,0 +1,182 @@
+"""The engine's pure parts: frames of a TIFF, turned boxes, tables from gaps, text that is worth keeping."""
+
+from __future__ import annotations
+
+import importlib
+import struct
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from daemon.engine import runtime
+from daemon.errors import DocumentError
+from daemon.model import Cause
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="session")
+def engine() -> dict[str, Any]:
+    """The engine's modules by name; native code, so imported here and after `prepare`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runtime.prepare(1)
+        names = ("budget", "pages", "regions", "tables", "images", "ocr", "reader", "export")
+        return {name: importlib.import_module(f"daemon.engine.{name}") for name in names}
+
+
+def box(engine: dict[str, Any], left: float, top: float, right: float, bottom: float) -> Any:
+    """A top-left box."""
+    return engine["regions"].union([engine["pages"].BoundingBox(l=left, t=top, r=right, b=bottom)])
+
+
+def tiff(links: Sequence[int]) -> bytes:
+    """Little-endian directories without entries, 6 bytes each from offset 8; `links` names each one's successor."""
+    offsets = [8 + 6 * number for number in range(len(links))]
+    body = b"".join(struct.pack("<HI", 0, offsets[link] if link >= 0 else 0) for link in links)
+    return b"II*\x00" + struct.pack("<I", 8) + body
+
+
+@pytest.mark.parametrize(
+    ("links", "limit", "expected"),
+    [
+        ([1, 2, -1], 10, (3, False)),
+        ([1, 2, 0], 10, (3, True)),
+        ([0], 10, (1, True)),
+        ([1, 2, 3, 4, -1], 2, (2, False)),
+    ],
+    ids=["three frames", "a loop", "a frame that follows itself", "no further than the limit"],
+)
+def test_tiff_frames_are_counted_within_bounds(
+    engine: dict[str, Any], links: list[int], limit: int, expected: tuple[int, bool]
+) -> None:
+    """A directory that bites its tail is counted once, and said; a long one is left at the limit."""
+    assert engine["images"].count_tiff_frames(tiff(links), limit=limit) == expected
+
+
+@pytest.mark.parametrize("data", [b"", b"II*\x00", b"II*\x00\xff\xff\xff\x7f", b"GIF89a--"])
+def test_a_tiff_whose_directory_is_not_there_has_no_frames(engine: dict[str, Any], data: bytes) -> None:
+    """Offsets out of the file end the count and raise nothing."""
+    assert engine["images"].count_tiff_frames(data, limit=10) == (0, False)
+
+
+def test_a_bigtiff_is_counted_too(engine: dict[str, Any]) -> None:
+    """Its directories have wider fields."""
+    data = b"II" + struct.pack("<HHHQ", 43, 8, 0, 16) + struct.pack("<QQ", 0, 32) + struct.pack("<QQ", 0, 0)
+    assert engine["images"].count_tiff_frames(data, limit=10) == (2, False)
+
+
+@pytest.mark.parametrize("size", [(612.0, 792.0), (14_400.0, 14_400.0), (1e7, 1e7), (1.0, 14_400.0)])
+def test_no_page_is_rendered_beyond_the_budget(engine: dict[str, Any], size: tuple[float, float]) -> None:
+    """Whatever the paper's size, the area in pixels stays within the setting."""
+    budget = engine["budget"].Budget(page_px=4_000_000, image_px=64_000_000, preview_px=800)
+    scale = budget.scale(*size, wanted=200 / 72)
+    assert 0 < scale <= 200 / 72
+    assert size[0] * size[1] * scale**2 <= 4_000_000 * 1.000001
+
+
+@pytest.mark.parametrize("size", [(0.0, 792.0), (float("inf"), 792.0), (float("nan"), 1.0), (-5.0, 10.0)])
+def test_a_page_without_a_size_is_malformed(engine: dict[str, Any], size: tuple[float, float]) -> None:
+    """Nothing is allocated for it."""
+    budget = engine["budget"].Budget(page_px=4_000_000, image_px=64_000_000, preview_px=800)
+    with pytest.raises(DocumentError) as error:
+        budget.scale(*size, wanted=1.0)
+    assert error.value.cause is Cause.MALFORMED
+
+
+def test_a_frame_beyond_the_budget_is_refused_before_it_is_decoded(engine: dict[str, Any]) -> None:
+    """32 KB of PNG can be 268 million pixels."""
+    budget = engine["budget"].Budget(page_px=4_000_000, image_px=64_000_000, preview_px=800)
+    with pytest.raises(DocumentError) as error:
+        budget.check_frame(16_384, 16_384)
+    assert error.value.cause is Cause.TOO_LARGE
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_turning_on_to_a_full_circle_changes_nothing(engine: dict[str, Any], degrees: int) -> None:
+    """A box turned by x and then by 360 - x lies where it lay, on the page of its new size."""
+    pages = engine["pages"]
+    size = pages.Size(width=600, height=800)
+    turned_size = size if degrees == 180 else pages.Size(width=800, height=600)
+    before = box(engine, 10, 20, 110, 60)
+    after = pages.turn_box(before, degrees, size)
+    assert pages.turn_box(after, 360 - degrees, turned_size) == before
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_a_quad_turns_with_its_picture(engine: dict[str, Any], degrees: int) -> None:
+    """The first corner is the text's own top left again, so that the line is cut out the right way up."""
+    import numpy as np  # noqa: PLC0415 - native
+
+    reader = engine["reader"]
+    picture = np.zeros((40, 60, 3), dtype=np.uint8)
+    picture[10:20, 30:50] = 255
+    quad = np.array([[30, 10], [50, 10], [50, 20], [30, 20]], dtype=np.float32)
+    turned = reader.turn_quad(quad, degrees, picture.shape)
+    low, high = turned.min(axis=0).astype(int), turned.max(axis=0).astype(int)
+    assert reader.turn_picture(picture, degrees)[low[1] : high[1], low[0] : high[0]].min() == 255
+    assert tuple(turned[0].astype(int)) == (low[0], low[1])
+
+
+def test_rows_and_columns_come_from_gaps(engine: dict[str, Any]) -> None:
+    """A scanned table has no rules to go by: what is set apart is apart."""
+    texts = [
+        (f"{row}{column}", box(engine, 100 * column, 20 * row, 100 * column + 60, 20 * row + 12))
+        for row in range(3)
+        for column in range(2)
+    ]
+    grid = engine["tables"].grid_from_gaps(texts, box(engine, 0, 0, 160, 52))
+    cells = {(c.start_row_offset_idx, c.start_col_offset_idx): c.text for c in engine["tables"]._filled(grid, texts)}
+    assert cells == {(row, column): f"{row}{column}" for row in range(3) for column in range(2)}
+
+
+def test_no_cell_hides_another(engine: dict[str, Any]) -> None:
+    """A span that the predictor drew over a filled cell is cut back: both texts stay."""
+    grid = engine["pages"].Grid(
+        rows=[0, 10, 20], columns=[0, 10, 20], cells=[("wide", 0, 1, 0, 2), ("own", 0, 1, 1, 2), ("below", 1, 2, 0, 1)]
+    )
+    cells = engine["tables"]._joined(grid)
+    taken = [
+        (row, column)
+        for c in cells
+        for row in range(c.start_row_offset_idx, c.end_row_offset_idx)
+        for column in range(c.start_col_offset_idx, c.end_col_offset_idx)
+    ]
+    assert len(taken) == len(set(taken))
+    assert {c.text for c in cells} == {"wide", "own", "below"}
+
+
+def test_a_picture_that_holds_all_text_of_a_page_goes(engine: dict[str, Any]) -> None:
+    """Docling leaves the text of pictures out of its Markdown; a scanned page would come out empty."""
+    ocr, regions = engine["ocr"], engine["regions"]
+    cluster = ocr.Cluster(id=0, label=ocr.DocItemLabel.PICTURE, bbox=box(engine, 0, 0, 500, 700))
+    line = engine["pages"].Line(box=box(engine, 50, 50, 90, 70), picture=None, text="1", confidence=0.9)
+    assert regions.free_text_from_pictures([cluster], [line], alone=True) == []
+    assert regions.free_text_from_pictures([cluster], [line], alone=False) == [cluster]
+
+
+def test_a_page_is_not_all_furniture(engine: dict[str, Any]) -> None:
+    """One line taken for a header is still the page's text."""
+    ocr = engine["ocr"]
+    cluster = ocr.Cluster(id=0, label=ocr.DocItemLabel.PAGE_HEADER, bbox=box(engine, 0, 0, 500, 20))
+    engine["regions"].keep_text_of_bare_page([cluster])
+    assert cluster.label is ocr.DocItemLabel.TEXT
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("The quick brown fox jumps over the lazy dog. " * 4, True), ("too short", False), ("~'; :_ |. ^- " * 20, False)],
+    ids=["language", "a scrap", "noise"],
+)
+def test_a_hidden_layer_is_believed_when_it_looks_like_language(
+    engine: dict[str, Any], text: str, *, expected: bool
+) -> None:
+    """A searchable scan is not read again; one whose layer is noise is."""
+    assert engine["ocr"].fair_text([text]) is expected
+
+
+def test_text_can_always_be_written(engine: dict[str, Any]) -> None:
+    """Lone surrogates and NUL are replaced, everything else is kept."""
+    assert engine["pages"].clean("a\ud800b\x00c\U0001f600é") == "a�b�c\U0001f600é"

@@ -1,0 +1,113 @@
+"""A process that loads the engine once and converts each document in a fork of itself, as production does.
+
+Reads one JSON job per line, writes one JSON result per line; the first line says which threads it has. A job
+may break a part of the engine in its fork: `{"break": "layout:2"}` makes the layout of page 2 raise.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from daemon.config import EngineSettings
+from daemon.engine import runtime
+from daemon.engine.pipeline import DoclingEngine, load
+from daemon.errors import DocumentError
+from daemon.model import MediaType, PageReport, Stage
+
+
+class Recorder:
+    """Progress, kept."""
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, int | None]] = []
+        self.done: list[tuple[int, int]] = []
+
+    def stage(self, stage: Stage, page: int | None = None) -> None:
+        """Keep it."""
+        self.stages.append((stage.value, page))
+
+    def page_done(self, report: PageReport, pages: int) -> None:
+        """Keep it."""
+        self.done.append((report.page, pages))
+
+
+def sabotage(engine: DoclingEngine, what: str) -> None:
+    """Make one part of the engine raise, in this fork only."""
+    part, _, page = what.partition(":")
+    if part == "preview":
+        from daemon.engine import preview  # noqa: PLC0415 - after load
+
+        def no_preview(*_: Any) -> bytes:
+            raise RuntimeError("no picture today")
+
+        preview.preview = no_preview  # type: ignore[assignment]
+        return
+    original = engine._layout._clusters
+
+    def clusters(source: Any) -> Any:
+        if page in {str(source.number), "all"}:
+            raise MemoryError if part == "memory" else RuntimeError("the network is \ud800 down")
+        return original(source)
+
+    engine._layout._clusters = clusters  # type: ignore[method-assign, assignment]
+
+
+def convert(engine: DoclingEngine, job: dict[str, Any]) -> dict[str, Any]:
+    """One job's result."""
+    recorder = Recorder()
+    if "break" in job:
+        sabotage(engine, job["break"])
+    data = Path(job["path"]).read_bytes()
+    media_type = MediaType(job["media_type"])
+    result: dict[str, Any] = {}
+    try:
+        elapsed = []
+        for _ in range(job.get("times", 1)):
+            started = time.perf_counter()
+            conversion = engine.convert(
+                data, media_type=media_type, ocr=job["ocr"], scratch=Path(job["path"]).parent, progress=recorder
+            )
+            elapsed.append(time.perf_counter() - started)
+    except DocumentError as error:
+        result = {"cause": error.cause.value, "detail": error.detail}
+    else:
+        result = {
+            "artefacts": {name: base64.b64encode(data).decode() for name, data in conversion.artefacts.items()},
+            "pages": [[r.page, r.state.value, r.engine, r.reason] for r in conversion.pages],
+            "warnings": list(conversion.warnings),
+            "elapsed_s": elapsed,
+        }
+    result |= {"stages": recorder.stages, "done": recorder.done, "threads": len(runtime.thread_names())}
+    return result | {"peak_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+
+
+def answer(value: dict[str, Any]) -> None:
+    """One line, at once."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    engine = load(EngineSettings(), threads=1)
+    engine.warm_up()
+    answer({"threads": runtime.thread_names(), "manifest": dict(engine.manifest)})
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            answer(convert(engine, json.loads(line)))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            answer({"died": status})
+
+
+if __name__ == "__main__":
+    main()
