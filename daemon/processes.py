@@ -25,8 +25,7 @@ def await_end(pidfd: int, timeout_s: float) -> bool:
 def end_marked(mark: bytes) -> int:
     """Kill every process whose environment holds `mark`; returns how many there were.
 
-    Only those whose environment we may read are found: a forked copy of a child that made itself untraceable
-    is not, unless we are root.
+    Only those whose environment we may read are found; a process that wiped its own is not.
     """
     ended = 0
     for folder in Path("/proc").iterdir():

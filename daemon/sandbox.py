@@ -3,7 +3,9 @@
 Edge: the kernel. The first lock is taken by the zygote (or a spawned child) while it has one thread and has
 imported nothing native; the second by every child before it reads its job. Locks only ever tighten. A filter
 for files and system calls belongs at the end of each lock; until there is one, a hostile child can read what
-its user can. Environment: an allow-list, so that a new credential variable is kept out without being known.
+its user can. Processes stay dumpable: otherwise an unprivileged parent below ProtectProc=invisible could
+neither see a child's memory nor find what it left. Environment: an allow-list, so that a new credential
+variable is kept out without being known.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from typing import Final
 
 # From <linux/prctl.h>.
 _PR_SET_PDEATHSIG: Final = 1
-_PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
@@ -101,8 +102,6 @@ def second_lock(limits: Limits) -> None:
     _limit(resource.RLIMIT_DATA, limits.memory_bytes)
     with suppress(OSError):  # a read-only /proc costs the preference, not the conversion
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    # Others of the same user can no longer trace it or read its memory. Last: it makes parts of /proc/self root's.
-    _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def die_with(parent_pid: int) -> None:
