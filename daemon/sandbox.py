@@ -42,7 +42,8 @@ ALLOWED_VARIABLES: Final = frozenset(
     }
 )
 #: One thread in every library, so that the zygote may fork; no telemetry, no model hub, no byte code written,
-#: and the same order of sets in every process, so that two runs give the same bytes.
+#: and the same order of sets in every process, so that two runs give the same bytes. glibc asks for huge pages: a
+#: page of text made 30,000 page faults, and makes 900 (docs/performance.md).
 FORCED_VARIABLES: Final[Mapping[str, str]] = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -52,6 +53,7 @@ FORCED_VARIABLES: Final[Mapping[str, str]] = {
     "ORT_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
     "PYTHONUTF8": "1",
