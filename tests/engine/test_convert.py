@@ -30,6 +30,12 @@ def test_a_good_document_gives_its_text_and_accounts_for_every_page(
     assert not any(state == "failed" for _, state, _, _ in result.pages)
 
 
+def test_a_rotated_page_keeps_its_paragraphs(worker: Worker, samples: Path) -> None:
+    """The layout network must see the page upright: its boxes fit the text, so three lines are one paragraph."""
+    markdown = worker.convert(samples / "text-rotate.pdf").artefacts["document.md"].decode()
+    assert len(markdown.strip().split("\n\n")) == 1
+
+
 @pytest.mark.parametrize(
     "sample", [s for s in BAD if s.cause is not Cause.NOT_A_DOCUMENT], ids=lambda sample: sample.name
 )

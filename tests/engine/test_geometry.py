@@ -6,6 +6,7 @@ import importlib
 import struct
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +76,13 @@ def test_no_page_is_rendered_beyond_the_budget(engine: dict[str, Any], size: tup
     scale = budget.scale(*size, wanted=200 / 72)
     assert 0 < scale <= 200 / 72
     assert size[0] * size[1] * scale**2 <= 4_000_000 * 1.000001
+
+
+def test_nothing_renders_but_the_budget() -> None:
+    """Three copies of the rendering code, one of them fixed, kept a worker crashing for weeks."""
+    package = Path(__file__).parents[2] / "daemon"
+    callers = {path.name for path in package.rglob("*.py") if ".get_pixmap(" in path.read_text(encoding="utf-8")}
+    assert callers == {"budget.py"}
 
 
 @pytest.mark.parametrize("size", [(0.0, 792.0), (float("inf"), 792.0), (float("nan"), 1.0), (-5.0, 10.0)])
