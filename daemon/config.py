@@ -100,6 +100,14 @@ class ChildSettings(Section):
     """`zygote`: forked from one warm process; `spawn`: a fresh interpreter each, seconds slower."""
     document_timeout_s: Seconds = 900.0
     """Deadline of one document's conversion, all its children together; then SIGKILL and the dead-letter queue."""
+    document_timeout_per_page_s: Annotated[float, Field(ge=0, le=3600)] = 15.0
+    """Added to the deadline for each page of the document."""
+    longest_document_timeout_s: Seconds = 14_400.0
+    """The deadline never grows beyond this."""
+    stall_s: Seconds = 120.0
+    """Without a sign of life from one page and stage for so long, the child is killed; a warning comes at half."""
+    pages_per_child: Annotated[int, Field(ge=1, le=100_000)] = 40
+    """Pages that one child converts before a fresh one goes on; bounds a child's memory in long documents."""
     start_timeout_s: Seconds = 60.0
     """Deadline for the zygote to be warm, and for a spawned child to say hello."""
     linger_s: Seconds = 5.0
@@ -136,6 +144,10 @@ class RetrySettings(Section):
 
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Counted attempts of one document, over all hosts; then the dead-letter queue."""
+    max_page_crashes: Annotated[int, Field(ge=1, le=1_000)] = 12
+    """Failures of single pages before the rest of the document goes without OCR; after as many again it is given up."""
+    partial: Literal["deliver", "dead_letter"] = "deliver"
+    """What becomes of a document with lost pages: published as `partial`, or sent to the dead-letter queue."""
     release_delay_s: Annotated[float, Field(ge=0, le=43_200)] = 30.0
     """How long a released message stays hidden after the first world's failure; doubled each time, up to 15 min."""
 
@@ -194,8 +206,11 @@ class Settings(Section):
                 "Unset the variable, or set BULKHEAD_ALLOW_FAILPOINTS=true for a drill."
             )
             raise ValueError(message)
-        if self.child.document_timeout_s > 11 * 3600:
-            message = "child.document_timeout_s must stay below 11 h: SQS hides a message for 12 h at most"
+        if max(self.child.document_timeout_s, self.child.longest_document_timeout_s) > 11 * 3600:
+            message = (
+                "child.document_timeout_s and child.longest_document_timeout_s must stay below 11 h: "
+                "SQS hides a message for 12 h at most"
+            )
             raise ValueError(message)
         if self.queue.url and self.queue.url == self.queue.dead_letter_url:
             message = "queue.url and queue.dead_letter_url are the same queue: a dead letter would come back for ever"

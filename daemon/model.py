@@ -40,6 +40,8 @@ class Cause(StrEnum):
 
     #: The child reported a valid result and left with status 0.
     CONVERTED = "converted"
+    #: The child converted its share of the pages and left with status 0; a fresh one goes on.
+    SLICED = "sliced"
 
     # The document killed, or outlasted, its child. Transient: an engine change may cure it.
     #: A signal that we did not send, or an end without a result, whatever the exit status.
@@ -48,12 +50,16 @@ class Cause(StrEnum):
     PROTOCOL = "protocol"
     #: The document's deadline passed and the child was killed.
     TIMEOUT = "timeout"
+    #: No sign of life from one page and stage for `child.stall_s`; the child was killed.
+    STALLED = "stalled"
     #: The child reached its memory limit (it said so, or it was killed for it).
     MEMORY = "memory"
     #: The engine raised an exception and the child lived to tell.
     ENGINE_ERROR = "engine_error"
     #: Every page was read and there is no text, although there is ink.
     EMPTY = "empty"
+    #: Pages were lost, and `retry.partial` does not let a partial result be published.
+    INCOMPLETE = "incomplete"
     #: The parent died in that many attempts that the document is not tried again.
     PARENT_DIED = "parent_died"
 
@@ -153,6 +159,52 @@ class PageState(StrEnum):
     FAILED = "failed"
 
 
+class PageMode(StrEnum):
+    """How much of the engine a page may use; from most to least, which is the order in which they are tried."""
+
+    #: Layout, OCR where needed, tables.
+    FULL = "full"
+    #: The same, rendered at a quarter of the pixel budget.
+    REDUCED = "reduced"
+    #: Layout and tables; no picture is read.
+    WITHOUT_OCR = "without_ocr"
+    #: The text layer in its own order; no network runs.
+    TEXT_ONLY = "text_only"
+    #: The text layer as another parser (pypdfium2) reads it; the usual parsers never see the page.
+    SECOND_PARSER = "second_parser"
+    #: The page is not touched: it is lost, and said so.
+    GAP = "gap"
+
+
+#: Modes in which a page's picture may be read.
+OCR_MODES = frozenset({PageMode.FULL, PageMode.REDUCED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one child is to do with which page. It takes unfinished pages in ascending order."""
+
+    #: Mode of every page that `modes` does not name.
+    default: PageMode = PageMode.FULL
+    modes: Mapping[int, PageMode] = field(default_factory=dict)
+    #: Pages that are left to later children.
+    skip: frozenset[int] = frozenset()
+    #: Convert this page and no other.
+    only: int | None = None
+    #: Convert so many pages at most, then leave; the slice that bounds a child's memory.
+    most_pages: int = 1_000_000
+    #: Make a picture of the first page.
+    preview: bool = True
+
+    def mode_of(self, page: int) -> PageMode:
+        """How much of the engine `page` may use."""
+        return self.modes.get(page, self.default)
+
+    def wants(self, page: int) -> bool:
+        """Whether this child converts `page`, if it is not finished and the slice is not full."""
+        return page == self.only if self.only is not None else page not in self.skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageReport:
     """One page's account in the manifest."""
@@ -237,6 +289,8 @@ class KillReason(StrEnum):
     """Why *we* killed a child; without one, a fatal signal is the document's doing."""
 
     DEADLINE = "deadline"
+    #: Nothing was heard of it for `child.stall_s`.
+    STALL = "stall"
     MEMORY = "memory"
     #: It sent bytes that are no frame, or too many.
     PROTOCOL = "protocol"
@@ -255,7 +309,12 @@ class Outcome:
     detail: str
     #: Which child of the attempt, from 1; 0 when no child was started.
     child: int = 0
+    #: Whether pictures of the page in hand might be read (of the document, where there is no page).
     ocr: bool = True
+    #: How much of the engine the page in hand was given; None where there was no page.
+    mode: PageMode | None = None
+    #: Pages that this child finished.
+    pages_done: int = 0
     #: `SIGSEGV` and the like, when a signal ended the child.
     signal: str | None = None
     #: What was announced last before the end.
@@ -318,6 +377,18 @@ class Settled:
     pages: int = 0
     #: Number of pages by state.
     pages_by_state: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRecord:
+    """One finished page as a child sent it: the checkpoint.
+
+    `blob` is opaque to the parent: only a child of the same document, options and engine opens it.
+    """
+
+    page: int
+    report: PageReport
+    blob: bytes
 
 
 #: What `store.put` publishes, and the only names a child may send. The manifest is the parent's own.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from daemon.model import Conversion, MediaType, PageReport, Stage
+from daemon.model import Conversion, MediaType, PageRecord, Plan, Stage
 
 if TYPE_CHECKING:
     from daemon.config import EngineSettings
@@ -27,8 +27,12 @@ class Progress(Protocol):
         """Announce `stage`, of `page` (from 1) where there is one, *before* native code is entered."""
         ...
 
-    def page_done(self, report: PageReport, pages: int) -> None:
-        """Account for one finished page of `pages`; each page once, in any order."""
+    def opened(self, pages: int) -> None:
+        """Say how many pages the document has, as soon as that is known and before the first page."""
+        ...
+
+    def page_done(self, record: PageRecord) -> None:
+        """Hand over one finished page with its account; each page once, in ascending order."""
         ...
 
 
@@ -45,10 +49,20 @@ class Engine(Protocol):
         ...
 
     def convert(
-        self, data: bytes, *, media_type: MediaType, ocr: bool, scratch: Path, progress: Progress
-    ) -> Conversion:
-        """Convert one document; only `scratch` may be written.
+        self,
+        data: bytes,
+        *,
+        media_type: MediaType,
+        plan: Plan,
+        finished: Mapping[int, bytes],
+        scratch: Path,
+        progress: Progress,
+    ) -> Conversion | None:
+        """Convert what `plan` wants of one document; only `scratch` may be written.
 
+        `finished` holds the blobs of pages that earlier children handed over; one that cannot be read counts as not
+        finished. When every page is finished, all of them, restored and fresh alike through the same blobs, are
+        assembled, and the conversion is the same bytes as that of one child without a plan. None: pages are left.
         Raises DocumentError with the cause when the document, and not the engine, is at fault.
         """
         ...
