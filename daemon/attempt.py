@@ -13,12 +13,24 @@ from dataclasses import dataclass
 import structlog
 
 from daemon import manifest as manifests
-from daemon.children import ChildJob
-from daemon.decide import Complete, Convert, DeadLetter, Release, Rung, Step, carried_over, first_step, next_step
+from daemon.checkpoints import fingerprint
+from daemon.children import ChildJob, Deadlines
+from daemon.decide import (
+    Complete,
+    Convert,
+    DeadLetter,
+    Release,
+    Step,
+    after_conversion,
+    carried_over,
+    first_step,
+    next_step,
+)
 from daemon.edges import Edges, Limits
 from daemon.errors import DocumentError, EngineError, LeaseLostError, OperatorError, ResourceError, WorldError
 from daemon.fetch import Fetched
 from daemon.heartbeat import InHand
+from daemon.kept_pages import KeptPages, forget
 from daemon.model import (
     MANIFEST,
     Attempt,
@@ -28,6 +40,7 @@ from daemon.model import (
     Holder,
     KillReason,
     Outcome,
+    Plan,
     ResultStatus,
     Settled,
 )
@@ -78,6 +91,7 @@ class Work:
         self.outcomes: list[Outcome] = []
         self.fetched: Fetched | None = None
         self.conversion: Conversion | None = None
+        self.pages = KeptPages(edges.checkpoints, document.id)
         self.started = edges.clock.monotonic()
 
     def carry_out(self, holder: Holder) -> DocumentEnded:
@@ -94,6 +108,7 @@ class Work:
             raise
         finally:
             self.held.attempt = None
+            self.pages.close()
             if self.fetched is not None:
                 self.fetched.file.close()
         self._log_settled(settled)
@@ -121,15 +136,26 @@ class Work:
         return settled
 
     def _decide_and_do(self, holder: Holder) -> Settled:
-        ocr = self.document.options.ocr
         carried = carried_over(self.history)
-        step = first_step(self.history, now=holder, ocr=ocr, max_attempts=self.limits.max_attempts)
+        self.pages.remember(carried)
+        step = first_step(
+            self.history,
+            now=holder,
+            pages=self.pages.known,
+            ocr=self.document.options.ocr,
+            rules=self.limits.rules,
+            max_attempts=self.limits.max_attempts,
+        )
         if isinstance(step, Convert):
-            step = self._fetch(carried, step)
-        deadline = self.edges.clock.monotonic() + self.limits.document_timeout_s
+            step = self._fetch(carried)
+        started = self.edges.clock.monotonic()
         while isinstance(step, Convert):
-            self._convert(step.rung, deadline)
-            step = next_step((*carried, *self.outcomes), ocr=ocr)
+            self._convert(step.plan, started)
+            step = self._next(carried)
+        if isinstance(step, Complete):
+            assert self.conversion is not None, "only a conversion is complete"
+            outcomes = (*carried, *self.outcomes)
+            step = after_conversion(self.conversion.pages, outcomes, deliver_partial=self.limits.deliver_partial)
         match step:
             case Complete():
                 return self._publish()
@@ -140,13 +166,17 @@ class Work:
             case Release(cause=cause, detail=detail):
                 raise NotNowError(cause, detail, delay_s=0.0 if cause is Cause.DRAINED else None)
 
-    def _fetch(self, carried: Sequence[Outcome], step: Step) -> Step:
-        """The bytes; the next step is `step`, or what a document that cannot be had leads to."""
+    def _next(self, carried: Sequence[Outcome]) -> Step:
+        outcomes = (*carried, *self.outcomes)
+        return next_step(outcomes, pages=self.pages.known, ocr=self.document.options.ocr, rules=self.limits.rules)
+
+    def _fetch(self, carried: Sequence[Outcome]) -> Step:
+        """The bytes, and what earlier children made of them; then the next step, whatever that is."""
         try:
             self.fetched = self.edges.source.fetch(self.document, cancelled=self.held.cancelled)
         except DocumentError as error:
             self._record(Outcome(cause=error.cause, detail=error.detail))
-            return next_step((*carried, *self.outcomes), ocr=self.document.options.ocr)
+            return self._next(carried)
         except WorldError:
             self._raise_if_stopped()
             raise
@@ -157,21 +187,32 @@ class Work:
             sha256=self.fetched.sha256,
         )
         self._failpoint("parent.after_fetch")
-        return step
+        self.pages.resume(fingerprint(self.document, sha256=self.fetched.sha256, engine=self.edges.engine))
+        return self._next(carried)
 
-    def _convert(self, rung: Rung, deadline: float) -> None:
+    def _convert(self, plan: Plan, started: float) -> None:
         assert self.fetched is not None, "the bytes are fetched before a child is started"
         job = ChildJob(
             document_id=self.document.id,
             attempt=self.attempt.number,
             child=len(self.outcomes) + 1,
-            ocr=rung is Rung.FULL,
+            plan=plan,
             media_type=self.fetched.media_type,
             failpoints=self.edges.child_failpoints,
         )
         try:
             result = self.edges.converter.run(
-                job, self.fetched.file, deadline=deadline, switch=self.held.switch, on_page=_ignore_page
+                job,
+                self.fetched.file,
+                finished=self.pages.file,
+                deadlines=Deadlines(
+                    started=started,
+                    base_s=self.limits.document_timeout_s,
+                    per_page_s=self.limits.per_page_s,
+                    longest_s=self.limits.longest_timeout_s,
+                ),
+                switch=self.held.switch,
+                on_page=self.pages.keep,
             )
         except EngineError as error:
             raise NotNowError(Cause.ZYGOTE_DIED, f"cannot start a child: {error}") from error
@@ -181,6 +222,7 @@ class Work:
             raise NotNowError(Cause.DISK_FULL if full else Cause.ZYGOTE_DIED, detail) from error
         self.conversion = result.conversion
         self._record(result.outcome)
+        self.pages.remember((result.outcome,))
 
     def _record(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
@@ -254,6 +296,7 @@ class Work:
         # From here on a refused renewal is about the past: the attempt has ended because it is settled.
         self.held.attempt = None
         self.edges.ledger.settle(self.attempt, settled)
+        forget(self.edges.checkpoints, self.document.id)
 
     def _give_back(self, error: WorldError) -> None:
         """End the attempt so that it is not counted; when even that fails, the lease runs out by itself."""
@@ -282,8 +325,3 @@ class Work:
             uri=self.document.uri,
             manifest=settled.manifest,
         )
-
-
-def _ignore_page(page: int, pages: int) -> None:
-    """Nothing moves with a page yet: the heartbeat has its own thread and the deadline is the document's."""
-    del page, pages

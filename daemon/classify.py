@@ -2,7 +2,7 @@
 
 Core, and the only reader of wait statuses. In order:
 
-1. A digest-checked result and status 0 is CONVERTED, even when a kill was on its way and came too late;
+1. A digest-checked result and status 0 is CONVERTED, a finished share and status 0 is SLICED, even when a kill was on its way and came too late;
    only a lost lease and a breach of protocol overrule it.
 2. What we did to the child comes next; its reason is the cause.
 3. Then the supervisor's end, bytes that are no frame, and death at the memory limit.
@@ -18,7 +18,8 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from daemon.model import Cause, Exit, KillReason, Outcome, Stage
+
+from daemon.model import OCR_MODES, Cause, Exit, KillReason, Outcome, PageMode, Plan, Stage
 
 #: A child that dies by a signal this close to its memory limit died of it: a failed allocation crashes native code.
 _NEAR_LIMIT = 0.9
@@ -27,6 +28,7 @@ _MEMORY_SIGNALS = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, sig
 
 _KILL_CAUSES: Mapping[KillReason, Cause] = {
     KillReason.DEADLINE: Cause.TIMEOUT,
+    KillReason.STALL: Cause.STALLED,
     KillReason.MEMORY: Cause.MEMORY,
     KillReason.PROTOCOL: Cause.PROTOCOL,
     KillReason.DRAIN: Cause.DRAINED,
@@ -43,7 +45,8 @@ class Life:
     """Everything that is known of one ended child."""
 
     child: int
-    ocr: bool
+    #: What it was to do.
+    plan: Plan
     #: None when nobody could reap it for us.
     exit: Exit | None
     #: Why we killed it; None when we did not.
@@ -54,21 +57,26 @@ class Life:
     met: bool = True
     #: A digest-checked result arrived.
     converted: bool = False
+    #: Its share of the pages arrived, and so many are left; None when it did not say so.
+    left: int | None = None
     #: What it said it could not do, and why.
     claim: tuple[Cause, str] | None = None
     #: What was wrong with its frames.
     breach: str | None = None
     stage: Stage = Stage.START
     page: int | None = None
-    #: Pages accounted for, and in all where known.
+    #: Pages that it finished, and in all where known.
     pages_done: int = 0
     pages: int | None = None
     elapsed_s: float = 0.0
     #: The larger of the kernel's ru_maxrss and our own samples.
     peak_rss_bytes: int = 0
     memory_limit_bytes: int
-    #: How long it was allowed to take, from its start.
+    #: How long the document was allowed to take.
     timeout_s: float
+    #: Since its last sign of life, and the CPU that it used meanwhile.
+    silent_s: float = 0.0
+    silent_cpu_s: float = 0.0
     linger_s: float = 0.0
     traceback: str = ""
     stderr_tail: str = ""
@@ -89,6 +97,11 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def reads_pictures(plan: Plan, page: int | None) -> bool:
+    """Whether pictures of `page` may be read; of the document's pages in general where there is no page."""
+    return (plan.default if page is None else plan.mode_of(page)) in OCR_MODES
+
+
 def classify(life: Life) -> Outcome:
     """Conclude what `life` was; total, and never raises."""
     cause, sentence = _cause(life)
@@ -96,7 +109,9 @@ def classify(life: Life) -> Outcome:
         cause=cause,
         detail=f"{sentence} {_figures(life)}",
         child=life.child,
-        ocr=life.ocr,
+        ocr=reads_pictures(life.plan, life.page),
+        mode=_mode(life),
+        pages_done=life.pages_done,
         signal=signal_name(life.exit.signal) if life.exit is not None and life.exit.signal is not None else None,
         stage=life.stage,
         page=life.page,
@@ -107,10 +122,17 @@ def classify(life: Life) -> Outcome:
     )
 
 
+def _mode(life: Life) -> PageMode | None:
+    return None if life.page is None else life.plan.mode_of(life.page)
+
+
 def _cause(life: Life) -> tuple[Cause, str]:
     left_cleanly = life.exit is not None and life.exit.status == 0
-    if life.converted and left_cleanly and life.kill not in _FINAL_REASONS:
-        return Cause.CONVERTED, "converted"
+    if left_cleanly and life.kill not in _FINAL_REASONS:
+        if life.converted:
+            return Cause.CONVERTED, "converted"
+        if life.left is not None:
+            return Cause.SLICED, f"its share is converted, {life.left} pages are left,"
     if life.kill is not None:
         return _KILL_CAUSES[life.kill], _killed(life, life.kill)
     if life.supervisor_gone or life.exit is None:
@@ -138,6 +160,9 @@ def _killed(life: Life, reason: KillReason) -> str:
     match reason:
         case KillReason.DEADLINE:
             return f"killed at its deadline of {life.timeout_s:.1f} s {_where(life)}"
+        case KillReason.STALL:
+            what = doing(life.silent_s, life.silent_cpu_s)
+            return f"killed after {life.silent_s:.1f} s without a sign of life {_where(life)} ({what})"
         case KillReason.MEMORY:
             return f"killed at its memory limit {_where(life)}"
         case KillReason.PROTOCOL:
@@ -147,16 +172,21 @@ def _killed(life: Life, reason: KillReason) -> str:
         case KillReason.LEASE_LOST:
             return f"killed because the lease is no longer ours, {_where(life)}"
         case KillReason.LINGERED:
-            said = "sent its result" if life.converted else "said its last"
+            said = f"sent its {_sent(life)}" if _sent(life) else "said its last"
             return f"killed because it {said} and did not leave within {life.linger_s:.1f} s, {_where(life)}"
 
 
 def _crash(life: Life, end: Exit) -> str:
-    if life.converted:
-        return f"{_end(end)} after its result, which is not trusted,"
+    if _sent(life):
+        return f"{_end(end)} after its {_sent(life)}, which is not trusted,"
     if life.claim is not None:
         return f"{_end(end)} after it reported {life.claim[0]}"
     return f"{_end(end)} {_where(life)}" if end.signal is not None else f"{_end(end)} without a result {_where(life)}"
+
+
+def _sent(life: Life) -> str:
+    """Name what it sent last: a result, its share; empty for neither."""
+    return "result" if life.converted else "share of the pages" if life.left is not None else ""
 
 
 def _end(end: Exit) -> str:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, Valid
 
 from daemon import config_sources as sources
 from daemon.config_values import (
+    BucketUrl,
     Bytes,
     Dsn,
     Endpoint,
@@ -76,6 +77,9 @@ class StoreSettings(Section):
     """AWS region of the bucket; the SDK's own choice when unset."""
     endpoint_url: Endpoint = None
     """Another S3 endpoint; also used to fetch `s3://` sources."""
+    checkpoints_url: BucketUrl = ""
+    """`s3://bucket/prefix` for finished pages of unfinished documents, so that another host can go on; unset: a folder
+    below `state_dir`, for this host only."""
 
 
 class FetchSettings(Section):

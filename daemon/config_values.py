@@ -62,6 +62,13 @@ def store_url(url: str) -> str:
     return url
 
 
+def bucket_url(url: str) -> str:
+    """`s3://bucket/prefix`, or nothing."""
+    if url and not store_url(url).startswith("s3://"):
+        raise ValueError("must be empty or s3://BUCKET/PREFIX")
+    return url
+
+
 def dsn(secret: SecretStr) -> SecretStr:
     """`https://KEY@HOST/PROJECT`, as Sentry shows it; the value is in no message."""
     text = secret.get_secret_value()
@@ -89,4 +96,5 @@ OptionalText = Annotated[str | None, BeforeValidator(none_when_empty)]
 Endpoint = Annotated[str | None, BeforeValidator(none_when_empty), AfterValidator(endpoint)]
 QueueUrl = Annotated[str, AfterValidator(queue_url)]
 StoreUrl = Annotated[str, AfterValidator(store_url)]
+BucketUrl = Annotated[str, AfterValidator(bucket_url)]
 Dsn = Annotated[SecretStr, AfterValidator(dsn)]

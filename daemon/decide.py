@@ -1,8 +1,8 @@
-"""The ladder and the settlement table: what is done next, from what has happened so far.
+"""What is done next with a document, from what has happened so far.
 
-Core. One table row per cause, no I/O, no clock, never inside `except`. `next_step` is total over every
-cause and bounded: a document's life has at most `len(Rung)` children whose failure was its own doing,
-whatever its parents suffer in between, because failures recorded by earlier attempts count here too.
+Core. One table row per cause, no I/O, no clock, never inside `except`. Failures of pages are `ladder.py`'s; this joins
+them with what the other causes lead to. `next_step` is total, and bounded by the ladder: failures recorded by earlier
+attempts count here too, whatever their parents suffered in between.
 """
 
 from __future__ import annotations
@@ -11,21 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from daemon.model import WORLD_CAUSES, Attempt, Cause, Holder, Outcome
-
-
-class Rung(StrEnum):
-    """How much of the engine the next child may use."""
-
-    FULL = "full"
-    WITHOUT_OCR = "without_ocr"
+from daemon.ladder import Standing
+from daemon.model import WORLD_CAUSES, Attempt, Cause, Holder, Outcome, PageReport, PageState, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convert:
-    """Start a fresh child on this rung."""
+    """Start a fresh child with this plan."""
 
-    rung: Rung
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,65 +49,119 @@ Step = Convert | Complete | DeadLetter | Release
 
 class _Answer(StrEnum):
     COMPLETE = "complete"
-    #: A fresh child with OCR off.
-    RETRY = "retry"
+    #: Another child, as the ladder says.
+    GO_ON = "go_on"
     GIVE_UP = "give_up"
     RELEASE = "release"
 
 
-#: (what is done when OCR was on, what is done when it was off). A crash gets exactly one retry, with OCR off:
-#: most documents have a text layer, and the code that crashed does not run again. A timeout gets none: it would be
-#: as slow again, and hold the slot twice as long.
-_LADDER: Mapping[Cause, tuple[_Answer, _Answer]] = {
-    Cause.CONVERTED: (_Answer.COMPLETE, _Answer.COMPLETE),
-    Cause.CRASHED: (_Answer.RETRY, _Answer.GIVE_UP),
-    Cause.PROTOCOL: (_Answer.RETRY, _Answer.GIVE_UP),
-    Cause.MEMORY: (_Answer.RETRY, _Answer.GIVE_UP),
-    Cause.ENGINE_ERROR: (_Answer.RETRY, _Answer.GIVE_UP),
-    Cause.TIMEOUT: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.EMPTY: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.PARENT_DIED: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.ENCRYPTED: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.NOT_A_DOCUMENT: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.NO_PAGES: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.TOO_LARGE: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.MALFORMED: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.MALFORMED_MESSAGE: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.SOURCE_MISSING: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.SOURCE_REFUSED: (_Answer.GIVE_UP, _Answer.GIVE_UP),
-    Cause.SOURCE_UNAVAILABLE: (_Answer.RELEASE, _Answer.RELEASE),
-    Cause.STORE_UNAVAILABLE: (_Answer.RELEASE, _Answer.RELEASE),
-    Cause.QUEUE_UNAVAILABLE: (_Answer.RELEASE, _Answer.RELEASE),
-    Cause.DISK_FULL: (_Answer.RELEASE, _Answer.RELEASE),
-    Cause.LEASE_LOST: (_Answer.RELEASE, _Answer.RELEASE),
-    Cause.DRAINED: (_Answer.RELEASE, _Answer.RELEASE),
-    Cause.ZYGOTE_DIED: (_Answer.RELEASE, _Answer.RELEASE),
+#: What a cause leads to. A timeout is given up: it would be as slow again, and hold its slot twice as long.
+_ANSWERS: Mapping[Cause, _Answer] = {
+    Cause.CONVERTED: _Answer.COMPLETE,
+    Cause.SLICED: _Answer.GO_ON,
+    Cause.CRASHED: _Answer.GO_ON,
+    Cause.PROTOCOL: _Answer.GO_ON,
+    Cause.MEMORY: _Answer.GO_ON,
+    Cause.ENGINE_ERROR: _Answer.GO_ON,
+    Cause.STALLED: _Answer.GO_ON,
+    Cause.TIMEOUT: _Answer.GIVE_UP,
+    Cause.EMPTY: _Answer.GIVE_UP,
+    Cause.INCOMPLETE: _Answer.GIVE_UP,
+    Cause.PARENT_DIED: _Answer.GIVE_UP,
+    Cause.ENCRYPTED: _Answer.GIVE_UP,
+    Cause.NOT_A_DOCUMENT: _Answer.GIVE_UP,
+    Cause.NO_PAGES: _Answer.GIVE_UP,
+    Cause.TOO_LARGE: _Answer.GIVE_UP,
+    Cause.MALFORMED: _Answer.GIVE_UP,
+    Cause.MALFORMED_MESSAGE: _Answer.GIVE_UP,
+    Cause.SOURCE_MISSING: _Answer.GIVE_UP,
+    Cause.SOURCE_REFUSED: _Answer.GIVE_UP,
+    Cause.SOURCE_UNAVAILABLE: _Answer.RELEASE,
+    Cause.STORE_UNAVAILABLE: _Answer.RELEASE,
+    Cause.QUEUE_UNAVAILABLE: _Answer.RELEASE,
+    Cause.DISK_FULL: _Answer.RELEASE,
+    Cause.LEASE_LOST: _Answer.RELEASE,
+    Cause.DRAINED: _Answer.RELEASE,
+    Cause.ZYGOTE_DIED: _Answer.RELEASE,
 }
 
 
-def next_step(outcomes: Sequence[Outcome], *, ocr: bool) -> Step:
-    """What to do after `outcomes`, oldest first, of one attempt; `ocr` is what the sender asked for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the settings say about giving up."""
+
+    max_page_crashes: int
+    pages_per_child: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """What is known of a document's pages."""
+
+    #: Pages whose checkpoint is kept.
+    finished: frozenset[int] = frozenset()
+    #: How many there are; None until a child has opened the document.
+    count: int | None = None
+
+    @property
+    def left(self) -> frozenset[int] | None:
+        """Pages that are not finished; None while their number is unknown."""
+        return None if self.count is None else frozenset(range(1, self.count + 1)) - self.finished
+
+
+def next_step(outcomes: Sequence[Outcome], *, pages: Pages, ocr: bool, rules: Rules) -> Step:
+    """What to do after `outcomes`, oldest first; `ocr` is what the sender asked for.
 
     No outcomes yet: the first child.
     """
-    if not outcomes:
-        return Convert(rung=Rung.FULL if ocr else Rung.WITHOUT_OCR)
-    last = outcomes[-1]
-    with_ocr, without_ocr = _LADDER[last.cause]
-    match with_ocr if last.ocr else without_ocr:
-        case _Answer.COMPLETE:
-            return Complete()
-        case _Answer.RETRY:
-            return Convert(rung=Rung.WITHOUT_OCR)
-        case _Answer.GIVE_UP:
-            return DeadLetter(cause=last.cause, detail=history_of(outcomes))
-        case _Answer.RELEASE:
-            return Release(cause=last.cause, detail=last.detail)
+    if outcomes:
+        last = outcomes[-1]
+        match _ANSWERS[last.cause]:
+            case _Answer.COMPLETE:
+                return Complete()
+            case _Answer.GIVE_UP:
+                return DeadLetter(cause=last.cause, detail=history_of(outcomes))
+            case _Answer.RELEASE:
+                return Release(cause=last.cause, detail=last.detail)
+            case _Answer.GO_ON:
+                pass
+    standing = Standing.after(outcomes, ocr=ocr, max_page_crashes=rules.max_page_crashes)
+    if standing.given_up:
+        return DeadLetter(cause=outcomes[-1].cause, detail=history_of(outcomes))
+    return Convert(plan=plan_of(standing, pages, rules))
+
+
+def plan_of(standing: Standing, pages: Pages, rules: Rules) -> Plan:
+    """Ordinary pages first, in slices; then each page that stands apart, in a child of its own."""
+    modes = {page: footing.mode for page, footing in standing.footings.items()}
+    apart = standing.apart - pages.finished
+    left = pages.left
+    only = min(left) if left and left <= apart else None
+    return Plan(
+        default=standing.default,
+        modes=modes,
+        skip=frozenset() if only is not None else apart,
+        only=only,
+        most_pages=rules.pages_per_child,
+        preview=standing.preview,
+    )
+
+
+def after_conversion(reports: Sequence[PageReport], outcomes: Sequence[Outcome], *, deliver_partial: bool) -> Step:
+    """Whether what was made is published: always, unless pages were lost and a partial result is not wanted."""
+    lost = [str(report.page) for report in reports if report.state is PageState.FAILED]
+    if not lost or deliver_partial:
+        return Complete()
+    detail = (
+        f"{len(lost)} of {len(reports)} pages were lost ({', '.join(lost[:20])}), and partial results are not wanted"
+    )
+    earlier = history_of(outcomes)
+    return DeadLetter(cause=Cause.INCOMPLETE, detail=f"{earlier}; then {detail}" if earlier else detail)
 
 
 def history_of(outcomes: Sequence[Outcome]) -> str:
     """Every failure in order, one sentence each, so that no cause hides behind the last one."""
-    return "; then ".join(outcome.detail for outcome in outcomes if outcome.cause is not Cause.CONVERTED)
+    return "; then ".join(o.detail for o in outcomes if o.cause not in {Cause.CONVERTED, Cause.SLICED})
 
 
 def carried_over(history: Sequence[Attempt]) -> tuple[Outcome, ...]:
@@ -126,7 +174,7 @@ def carried_over(history: Sequence[Attempt]) -> tuple[Outcome, ...]:
         outcome
         for attempt in history
         for outcome in attempt.outcomes
-        if outcome.cause is not Cause.CONVERTED and outcome.cause not in WORLD_CAUSES
+        if outcome.cause not in WORLD_CAUSES and outcome.cause not in {Cause.CONVERTED, Cause.SLICED}
     )
 
 
@@ -147,8 +195,10 @@ def _counts(attempt: Attempt, boot_id_now: str) -> bool:
     return attempt.holder.boot_id == boot_id_now
 
 
-def first_step(history: Sequence[Attempt], *, now: Holder, ocr: bool, max_attempts: int) -> Step:
-    """What a new attempt begins with, from the attempts before it.
+def first_step(
+    history: Sequence[Attempt], *, now: Holder, pages: Pages, ocr: bool, rules: Rules, max_attempts: int
+) -> Step:
+    """What a new attempt begins with, from the attempts before it and the pages that they finished.
 
     After `max_attempts` counted ones the document is not tried again: nobody saw what it did to its
     parents, so it is treated as what killed them.
@@ -158,7 +208,7 @@ def first_step(history: Sequence[Attempt], *, now: Holder, ocr: bool, max_attemp
         detail = f"{spent} attempts ended without a result and without an end: its parent died each time"
         earlier = history_of(carried_over(history))
         return DeadLetter(cause=Cause.PARENT_DIED, detail=f"{earlier}; then {detail}" if earlier else detail)
-    return next_step(carried_over(history), ocr=ocr)
+    return next_step(carried_over(history), pages=pages, ocr=ocr, rules=rules)
 
 
 def release_delay_s(receive_count: int, *, first_s: float, longest_s: float = 900.0) -> float:

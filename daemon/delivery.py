@@ -17,6 +17,7 @@ from daemon.edges import Edges, Limits
 from daemon.errors import DocumentError
 from daemon.heartbeat import InHand
 from daemon.intake import read
+from daemon.kept_pages import forget
 from daemon.ledger import AlreadySettled, Claimed, Held
 from daemon.model import Cause, Document, Holder
 from daemon.queue import DeadLetter as Letter
@@ -72,6 +73,8 @@ class Delivery:
         match claim:
             case AlreadySettled(settled=settled):
                 log.info("document.already_settled", document_id=document.id, status=str(settled.status))
+                # A parent that died right after settling left them behind.
+                forget(edges.checkpoints, document.id)
                 self._on_ended(DocumentEnded(document=document, settled=settled))
             case Held(holder=holder, lease_until=until):
                 wait_s = max((until - edges.clock.now()).total_seconds(), 0.0) + 1.0

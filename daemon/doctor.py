@@ -14,12 +14,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from daemon.canary import CANARY_TEXT, canary_pdf
-from daemon.children import ChildJob, Children, KillSwitch
+from daemon.children import ChildJob, Children, Deadlines, KillSwitch
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.errors import BulkheadError, EngineError, ExitStatus, OperatorError
 from daemon.ledger_sqlite import SqliteLedger
-from daemon.model import Cause, MediaType
+from daemon.model import Cause, MediaType, Plan
 from daemon.store import open_store
 from daemon.wiring import failpoint, ledger_path, open_queue, sizing_of
 
@@ -119,16 +119,19 @@ def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:
         manifest = children.start()
         yield Verdict.GOOD, "declared: " + ", ".join(f"{name}={value}" for name, value in sorted(manifest.items()))
         began = clock.monotonic()
-        job = ChildJob(document_id="canary", attempt=1, child=1, ocr=True, media_type=MediaType.PDF)
+        job = ChildJob(document_id="canary", attempt=1, child=1, plan=Plan(), media_type=MediaType.PDF)
         with tempfile.TemporaryFile() as document:
             document.write(canary_pdf())
             document.seek(0)
             result = children.run(
                 job,
                 document,
-                deadline=began + settings.child.start_timeout_s,
+                finished=None,
+                deadlines=Deadlines(
+                    started=began, base_s=settings.child.start_timeout_s, per_page_s=0.0, longest_s=0.0
+                ),
                 switch=KillSwitch(),
-                on_page=lambda _page, _pages: None,
+                on_page=lambda _record, _pages: None,
             )
     finally:
         children.stop()

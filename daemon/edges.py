@@ -7,16 +7,18 @@ same contract suites.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from daemon.children import ChildJob, ChildResult, KillSwitch
+from daemon.checkpoints import Checkpoints
+from daemon.children import ChildJob, ChildResult, Deadlines, KillSwitch
 from daemon.clock import Clock
+from daemon.decide import Rules
 from daemon.fetch import Fetched
 from daemon.heartbeat import Heartbeat
 from daemon.ledger import Ledger
-from daemon.model import Document
+from daemon.model import Document, PageRecord
 from daemon.queue import Queue
 from daemon.store import Store
 
@@ -37,9 +39,10 @@ class Converter(Protocol):
         job: ChildJob,
         document: BinaryIO,
         *,
-        deadline: float,
+        finished: BinaryIO | None,
+        deadlines: Deadlines,
         switch: KillSwitch,
-        on_page: Callable[[int, int], None],
+        on_page: Callable[[PageRecord, int], None],
     ) -> ChildResult:
         """One child's life, to its end."""
         ...
@@ -54,10 +57,13 @@ class Edges:
     source: Source
     converter: Converter
     store: Store
+    checkpoints: Checkpoints
     heartbeat: Heartbeat
     clock: Clock
     #: Called between two steps with the failpoint's name, the document's id and the attempt's number.
     failpoint: Callable[[str, str | None, int | None], None]
+    #: What the engine says of itself; part of every checkpoint's fingerprint.
+    engine: Mapping[str, object]
     #: Handed to each child; see `failpoints.parse`.
     child_failpoints: str = ""
 
@@ -67,5 +73,11 @@ class Limits:
     """What bounds the work on one document."""
 
     document_timeout_s: float
+    #: Added to the deadline for each page, up to `longest_timeout_s` in all.
+    per_page_s: float
+    longest_timeout_s: float
+    rules: Rules
+    #: Publish a document some of whose pages were lost.
+    deliver_partial: bool
     lease_s: float
     max_attempts: int

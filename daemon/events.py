@@ -39,6 +39,8 @@ InfoEvent = Literal[
     "attempt.marked",
     #: The bytes are here: size, type, digest, seconds.
     "document.fetched",
+    #: Pages that earlier attempts finished were found and are not converted again.
+    "document.resumed",
     #: One process for one document, or one slice of it.
     "child.started",
     #: Something that the engine wrote; `message` is the child's text, bounded and never believed.
@@ -50,10 +52,12 @@ InfoEvent = Literal[
 WarningEvent = Literal[
     #: The canonical line, one per attempt: document, causes, pages, children, seconds, bytes; INFO when converted.
     "attempt.settled",
-    #: A child ended; INFO when it brought a result, WARNING otherwise; all figures of its life.
+    #: A child ended; INFO when it brought a result or its share, WARNING otherwise; all figures of its life.
     "child.exited",
     #: A child was killed by us; fields say why.
     "child.killed",
+    #: A child has shown no sign of life for half of `child.stall_s`; fields say where, and whether it uses CPU.
+    "child.silent",
     #: A library's own log line; `logger` names the library.
     "library.logged",
     #: No document could be read from a message, or from a part of it; `reason` says why.
@@ -72,6 +76,8 @@ WarningEvent = Literal[
     "daemon.paused",
     #: A message or lease could not be extended this time; tried again before it runs out.
     "heartbeat.failed",
+    #: A finished page could not be kept, found or forgotten; the work goes on, a later attempt may do it again.
+    "checkpoint.failed",
     #: A page was converted with less than the whole engine.
     "page.degraded",
     #: Asked for more than this host has; what was asked and what is given.

@@ -14,9 +14,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
 
-from daemon.model import Cause, MediaType, PageReport, PageState, Stage
+from daemon.model import Cause, MediaType, PageMode, PageReport, PageState, Plan, Stage
 
-#: Largest chunk of an artefact.
+#: Largest chunk of an artefact or of a page's blob.
 CHUNK_BYTES = 2**20
 #: What a child may blame. The parent's and the world's causes are not its to claim.
 CLAIMABLE_CAUSES = frozenset(
@@ -37,6 +37,9 @@ _FIELD = 500
 Count = Annotated[int, Field(ge=1, le=2**31)]
 Amount = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+#: JSON has no numbers as keys: exactly the digits of a page's number, and no other spelling of it.
+PageKey = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,8}$")]
 Line = Annotated[str, StringConstraints(max_length=_FIELD)]
 Detail = Annotated[str, StringConstraints(max_length=_DETAIL)]
 LogValue: TypeAlias = Line | Annotated[int, Field(ge=-(2**53), le=2**53)] | float | bool | None
@@ -62,6 +65,9 @@ class Kind(IntEnum):
     ARTEFACT = 5
     FAILURE = 6
     RESULT = 7
+    OPENED = 8
+    BLOB = 9
+    SLICED = 10
     #: Parent to child.
     JOB = 16
 
@@ -85,6 +91,12 @@ class StageStarted(Payload):
 
     stage: Stage
     page: Count | None = None
+
+
+class Opened(Payload):
+    """The document can be read and has so many pages; comes before the first page."""
+
+    pages: Count
 
 
 class PageAccount(Payload):
@@ -114,11 +126,22 @@ class PageAccount(Payload):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobChunk:
+    """The next bytes of one page's blob."""
+
+    #: From 1.
+    page: int
+    #: At most CHUNK_BYTES, never empty.
+    data: bytes
+
+
 class PageDone(Payload):
-    """One page is finished, of `pages` in all."""
+    """One page is finished; its blob was sent before, and amounts to this."""
 
     account: PageAccount
-    pages: Count
+    size_bytes: Amount
+    sha256: Sha256
 
 
 class LogLine(Payload):
@@ -159,7 +182,13 @@ class Digest(Payload):
     """What an artefact must amount to."""
 
     size_bytes: Amount
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Sha256
+
+
+class Sliced(Payload):
+    """This child's share of the pages is done and sent; so many are left to others."""
+
+    left: Count
 
 
 class Result(Payload):
@@ -171,13 +200,47 @@ class Result(Payload):
     warnings: Annotated[tuple[Line, ...], Field(max_length=100)] = ()
 
 
+class WorkPlan(Payload):
+    """A `model.Plan` on the wire; same meanings."""
+
+    default: PageMode
+    modes: dict[PageKey, PageMode]
+    skip: tuple[Count, ...]
+    only: Count | None
+    most_pages: Count
+    preview: bool
+
+    @classmethod
+    def of(cls, plan: Plan) -> WorkPlan:
+        """Spell `plan` as JSON can carry it."""
+        return cls(
+            default=plan.default,
+            modes={str(page): mode for page, mode in sorted(plan.modes.items())},
+            skip=tuple(sorted(plan.skip)),
+            only=plan.only,
+            most_pages=plan.most_pages,
+            preview=plan.preview,
+        )
+
+    def plan(self) -> Plan:
+        """Return the model's noun."""
+        return Plan(
+            default=self.default,
+            modes={int(page): mode for page, mode in self.modes.items()},
+            skip=frozenset(self.skip),
+            only=self.only,
+            most_pages=self.most_pages,
+            preview=self.preview,
+        )
+
+
 class Job(Payload):
     """What the child is to do."""
 
     document_id: Line
     attempt: Count
     child: Count
-    ocr: bool
+    plan: WorkPlan
     media_type: MediaType
     scratch: str
     #: The child refuses to send more than this, politely.
@@ -185,19 +248,26 @@ class Job(Payload):
     failpoints: str = ""
 
 
-Frame: TypeAlias = Hello | StageStarted | PageDone | LogLine | Chunk | Failure | Result | Job
+Frame: TypeAlias = (
+    Hello | StageStarted | Opened | BlobChunk | PageDone | LogLine | Chunk | Failure | Sliced | Result | Job
+)
 
 #: The model of each kind with a JSON payload.
 MODELS: Mapping[Kind, type[Payload]] = {
     Kind.HELLO: Hello,
     Kind.STAGE: StageStarted,
+    Kind.OPENED: Opened,
     Kind.PAGE: PageDone,
     Kind.LOG: LogLine,
     Kind.FAILURE: Failure,
+    Kind.SLICED: Sliced,
     Kind.RESULT: Result,
     Kind.JOB: Job,
 }
-_KINDS: Mapping[type[object], Kind] = {model: kind for kind, model in MODELS.items()} | {Chunk: Kind.ARTEFACT}
+_KINDS: Mapping[type[object], Kind] = {model: kind for kind, model in MODELS.items()} | {
+    Chunk: Kind.ARTEFACT,
+    BlobChunk: Kind.BLOB,
+}
 
 
 def kind_of(frame: Frame) -> Kind:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from daemon.model import Attempt, Cause, Document, Holder, Options, Outcome, ResultStatus, Settled, Stage
+from daemon.model import Attempt, Cause, Document, Holder, Options, Outcome, PageMode, ResultStatus, Settled, Stage
 
 #: "Bulk", in the file's header.
 APPLICATION_ID = 0x42756C6B
@@ -35,7 +35,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE outcomes (
              document_id TEXT NOT NULL, attempt INTEGER NOT NULL, position INTEGER NOT NULL CHECK (position >= 1),
              cause TEXT NOT NULL, detail TEXT NOT NULL, child INTEGER NOT NULL, ocr INTEGER NOT NULL, signal TEXT,
-             stage TEXT, page INTEGER, elapsed_s REAL NOT NULL, peak_rss_bytes INTEGER NOT NULL,
+             mode TEXT, stage TEXT, page INTEGER, pages_done INTEGER NOT NULL, pages INTEGER,
+             elapsed_s REAL NOT NULL, peak_rss_bytes INTEGER NOT NULL,
              traceback TEXT NOT NULL, stderr_tail TEXT NOT NULL,
              PRIMARY KEY (document_id, attempt, position),
              FOREIGN KEY (document_id, attempt) REFERENCES attempts (document_id, number)
@@ -53,7 +54,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 #: In the order that the functions below read and write.
 DOCUMENT_COLUMNS = "id, uri, version_id, etag, options"
 ATTEMPT_COLUMNS = "document_id, number, host, boot_id, invocation, pid, started_us, lease_until_us, ended_us"
-OUTCOME_COLUMNS = "cause, detail, child, ocr, signal, stage, page, elapsed_s, peak_rss_bytes, traceback, stderr_tail"
+OUTCOME_COLUMNS = (
+    "cause, detail, child, ocr, mode, signal, stage, page, pages_done, pages, elapsed_s, peak_rss_bytes, traceback, "
+    "stderr_tail"
+)
 SETTLED_COLUMNS = "document_id, status, attempt, settled_us, cause, detail, manifest, pages, pages_by_state"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -118,25 +122,30 @@ def to_attempt(row: Row, outcomes: Sequence[Outcome] = ()) -> Attempt:
 def outcome_row(outcome: Outcome) -> Row:
     """Values for `OUTCOME_COLUMNS`."""
     return (
-        outcome.cause.value, text(outcome.detail), outcome.child, int(outcome.ocr), outcome.signal,
-        None if outcome.stage is None else outcome.stage.value, outcome.page, outcome.elapsed_s,
+        outcome.cause.value, text(outcome.detail), outcome.child, int(outcome.ocr),
+        None if outcome.mode is None else outcome.mode.value, outcome.signal,
+        None if outcome.stage is None else outcome.stage.value, outcome.page, outcome.pages_done, outcome.pages,
+        outcome.elapsed_s,
         outcome.peak_rss_bytes, text(outcome.traceback), text(outcome.stderr_tail),
     )  # fmt: skip
 
 
 def to_outcome(row: Row) -> Outcome:
     """An outcome from `OUTCOME_COLUMNS`."""
-    cause, detail, child, ocr, signal, stage, page, elapsed_s, peak_rss_bytes, traceback, stderr_tail = row
+    cause, detail, child, ocr, mode, signal, stage, page, done, pages, elapsed_s, peak, traceback, stderr_tail = row
     return Outcome(
         cause=Cause(cause),
         detail=detail,
         child=child,
         ocr=bool(ocr),
+        mode=None if mode is None else PageMode(mode),
         signal=signal,
         stage=None if stage is None else Stage(stage),
         page=page,
+        pages_done=done,
+        pages=pages,
         elapsed_s=elapsed_s,
-        peak_rss_bytes=peak_rss_bytes,
+        peak_rss_bytes=peak,
         traceback=traceback,
         stderr_tail=stderr_tail,
     )

@@ -22,7 +22,7 @@ class Phase(StrEnum):
     STARTING = "starting"
     #: It said hello and has its job.
     RUNNING = "running"
-    #: It said its last (a result, a failure, or it closed its end) and must leave within the linger time.
+    #: It said its last (a result, a share, a failure, or it closed its end) and must leave within the linger time.
     LEAVING = "leaving"
     #: SIGKILL is on its way; what is still read is only kept for the record.
     KILLING = "killing"
@@ -35,16 +35,21 @@ class Event(StrEnum):
 
     HELLO = "hello"
     STAGE = "stage"
+    OPENED = "opened"
+    BLOB = "blob"
     PAGE = "page"
     LOG = "log"
     ARTEFACT = "artefact"
     FAILURE = "failure"
     RESULT = "result"
+    SLICED = "sliced"
     #: Its end of the frames socket is closed.
     EOF = "eof"
     #: The kernel says so, and everything that it sent was read.
     EXITED = "exited"
     DEADLINE = "deadline"
+    #: No sign of life for too long.
+    STALL = "stall"
     MEMORY = "memory"
     DRAIN = "drain"
     LEASE_LOST = "lease_lost"
@@ -71,6 +76,8 @@ class Action(StrEnum):
     AWAIT_EXIT = "await_exit"
     #: Ask for a traceback, then SIGKILL the group; remember that the deadline was the reason.
     KILL_DEADLINE = "kill_deadline"
+    #: The same for a stall.
+    KILL_STALL = "kill_stall"
     KILL_MEMORY = "kill_memory"
     KILL_DRAIN = "kill_drain"
     KILL_LEASE_LOST = "kill_lease_lost"
@@ -85,6 +92,7 @@ class Action(StrEnum):
 #: The reason that an action to kill leaves behind. KILL_ABANDONED has none.
 KILL_REASONS: Final[Mapping[Action, KillReason]] = {
     Action.KILL_DEADLINE: KillReason.DEADLINE,
+    Action.KILL_STALL: KillReason.STALL,
     Action.KILL_MEMORY: KillReason.MEMORY,
     Action.KILL_DRAIN: KillReason.DRAIN,
     Action.KILL_LEASE_LOST: KillReason.LEASE_LOST,
@@ -92,21 +100,31 @@ KILL_REASONS: Final[Mapping[Action, KillReason]] = {
     Action.KILL_LINGERED: KillReason.LINGERED,
 }
 KILLS: Final[frozenset[Action]] = frozenset({*KILL_REASONS, Action.KILL_ABANDONED})
+#: Before these, the child is asked where it is: nothing else would tell.
+ASK_WHERE: Final[frozenset[Action]] = frozenset({Action.KILL_DEADLINE, Action.KILL_STALL})
 
 #: A frame's event; a job never comes from a child.
 FRAME_EVENTS: Final[Mapping[Kind, Event]] = {
     Kind.HELLO: Event.HELLO,
     Kind.STAGE: Event.STAGE,
+    Kind.OPENED: Event.OPENED,
+    Kind.BLOB: Event.BLOB,
     Kind.PAGE: Event.PAGE,
     Kind.LOG: Event.LOG,
     Kind.ARTEFACT: Event.ARTEFACT,
     Kind.FAILURE: Event.FAILURE,
     Kind.RESULT: Event.RESULT,
+    Kind.SLICED: Event.SLICED,
     Kind.JOB: Event.PROTOCOL_ERROR,
 }
+#: Frames that only work can cause. A line of a log is none: a library may complain for ever.
+SIGNS_OF_LIFE: Final[frozenset[Event]] = frozenset(
+    {Event.HELLO, Event.STAGE, Event.OPENED, Event.BLOB, Event.PAGE, Event.ARTEFACT}
+)
 #: What a pulled switch, or our own watch, asks for.
 KILL_EVENTS: Final[Mapping[KillReason, Event]] = {
     KillReason.DEADLINE: Event.DEADLINE,
+    KillReason.STALL: Event.STALL,
     KillReason.MEMORY: Event.MEMORY,
     KillReason.DRAIN: Event.DRAIN,
     KillReason.LEASE_LOST: Event.LEASE_LOST,
@@ -121,6 +139,7 @@ _BREACH: Final = (Phase.KILLING, Action.KILL_PROTOCOL)
 _ALIVE: Final[_Row] = {
     Event.EXITED: (Phase.GONE, Action.FINISH),
     Event.DEADLINE: (Phase.KILLING, Action.KILL_DEADLINE),
+    Event.STALL: (Phase.KILLING, Action.KILL_STALL),
     Event.MEMORY: (Phase.KILLING, Action.KILL_MEMORY),
     Event.DRAIN: (Phase.KILLING, Action.KILL_DRAIN),
     Event.LEASE_LOST: (Phase.KILLING, Action.KILL_LEASE_LOST),
@@ -138,18 +157,24 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
         Event.FAILURE: (Phase.LEAVING, Action.RECORD_LAST),
         Event.EOF: (Phase.LEAVING, Action.AWAIT_EXIT),
         Event.STAGE: _BREACH,
+        Event.OPENED: _BREACH,
+        Event.BLOB: _BREACH,
         Event.PAGE: _BREACH,
         Event.ARTEFACT: _BREACH,
         Event.RESULT: _BREACH,
+        Event.SLICED: _BREACH,
     },
     Phase.RUNNING: _ALIVE
     | {
         Event.STAGE: (Phase.RUNNING, Action.RECORD),
+        Event.OPENED: (Phase.RUNNING, Action.RECORD),
+        Event.BLOB: (Phase.RUNNING, Action.RECORD),
         Event.PAGE: (Phase.RUNNING, Action.RECORD),
         Event.LOG: (Phase.RUNNING, Action.RECORD),
         Event.ARTEFACT: (Phase.RUNNING, Action.RECORD),
         Event.FAILURE: (Phase.LEAVING, Action.RECORD_LAST),
         Event.RESULT: (Phase.LEAVING, Action.RECORD_LAST),
+        Event.SLICED: (Phase.LEAVING, Action.RECORD_LAST),
         Event.EOF: (Phase.LEAVING, Action.AWAIT_EXIT),
         Event.HELLO: _BREACH,
     },
@@ -158,11 +183,14 @@ TRANSITIONS: Final[Mapping[Phase, _Row]] = {
         Event.EOF: (Phase.LEAVING, Action.NOTHING),
         Event.HELLO: _BREACH,
         Event.STAGE: _BREACH,
+        Event.OPENED: _BREACH,
+        Event.BLOB: _BREACH,
         Event.PAGE: _BREACH,
         Event.LOG: _BREACH,
         Event.ARTEFACT: _BREACH,
         Event.FAILURE: _BREACH,
         Event.RESULT: _BREACH,
+        Event.SLICED: _BREACH,
     },
     Phase.KILLING: dict.fromkeys(Event, (Phase.KILLING, Action.NOTHING))
     | {

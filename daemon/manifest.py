@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from daemon import __version__
+from daemon.ladder import failure_of
 from daemon.model import Attempt, Cause, Conversion, Document, Outcome, PageReport, PageState, ResultStatus, Settled
 
 #: Raised when a field changes its meaning.
@@ -56,7 +57,7 @@ def build(
             "media_type": media_type,
         },
         "options": {"ocr": document.options.ocr},
-        "pages": [_page(page) for page in conversion.pages],
+        "pages": [_page(page, outcomes) for page in conversion.pages],
         "pages_by_state": pages_by_state(conversion.pages),
         "artefacts": {
             name: {"size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -77,8 +78,22 @@ def build(
     }
 
 
-def _page(page: PageReport) -> dict[str, object]:
-    return {"page": page.page, "state": str(page.state), "engine": page.engine, "reason": page.reason}
+def _page(page: PageReport, outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """One page's account; `failures` are the children that it ended, in order, as reason codes."""
+    return {
+        "page": page.page,
+        "state": str(page.state),
+        "engine": page.engine,
+        "reason": page.reason,
+        "failures": [_code(outcome) for outcome in outcomes if outcome.page == page.page and failure_of(outcome)],
+    }
+
+
+def _code(outcome: Outcome) -> str:
+    """`crashed:SIGSEGV in ocr (full)` and the like."""
+    signal = f":{outcome.signal}" if outcome.signal else ""
+    mode = f" ({outcome.mode})" if outcome.mode else ""
+    return f"{outcome.cause}{signal} in {outcome.stage}{mode}"
 
 
 def _child(outcome: Outcome) -> dict[str, object]:
@@ -87,6 +102,8 @@ def _child(outcome: Outcome) -> dict[str, object]:
         "cause": str(outcome.cause),
         "detail": outcome.detail,
         "ocr": outcome.ocr,
+        "mode": None if outcome.mode is None else str(outcome.mode),
+        "pages_done": outcome.pages_done,
         "signal": outcome.signal,
         "stage": None if outcome.stage is None else str(outcome.stage),
         "page": outcome.page,

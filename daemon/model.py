@@ -313,8 +313,9 @@ class Outcome:
     ocr: bool = True
     #: How much of the engine the page in hand was given; None where there was no page.
     mode: PageMode | None = None
-    #: Pages that this child finished.
+    #: Pages that this child finished, and pages of the document, once that was known.
     pages_done: int = 0
+    pages: int | None = None
     #: `SIGSEGV` and the like, when a signal ended the child.
     signal: str | None = None
     #: What was announced last before the end.

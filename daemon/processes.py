@@ -9,10 +9,13 @@ import os
 import select
 import signal
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 #: A SIGKILLed process is gone in microseconds; one in uninterruptible sleep is not waited for longer.
 _MARKED_END_S = 1.0
+#: utime, stime, cutime and cstime among the fields of `stat` that follow the name (proc(5): 14 to 17).
+_TICKS = slice(11, 15)
 
 
 def await_end(pidfd: int, timeout_s: float) -> bool:
@@ -42,16 +45,40 @@ def end_marked(mark: bytes) -> int:
     return ended
 
 
-def resident(pid: int) -> int:
-    """Return the resident bytes of a process and its descendants; 0 when it is gone."""
-    total, waiting = 0, [pid]
-    page_bytes = os.sysconf("SC_PAGE_SIZE")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a process and its descendants have, and have used."""
+
+    resident_bytes: int = 0
+    #: User and system, ended and reaped descendants included.
+    cpu_s: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            resident_bytes=self.resident_bytes + other.resident_bytes,
+            cpu_s=self.cpu_s + other.cpu_s,
+        )
+
+
+def usage(pid: int) -> Usage:
+    """Return the usage of a process and its descendants; nothing when it is gone."""
+    total, waiting = Usage(), [pid]
     while waiting:
         folder = Path(f"/proc/{waiting.pop()}")
         try:
-            total += int((folder / "statm").read_bytes().split()[1]) * page_bytes
+            total += _own_usage(folder)
             for task in (folder / "task").iterdir():
                 waiting += [int(child) for child in (task / "children").read_bytes().split()]
         except (OSError, IndexError):
             continue
     return total
+
+
+def _own_usage(folder: Path) -> Usage:
+    """Read one process's `statm` and `stat`; the name in `stat` may hold anything but a last parenthesis."""
+    resident_pages = int((folder / "statm").read_bytes().split()[1])
+    ticks = (folder / "stat").read_bytes().rpartition(b")")[2].split()[_TICKS]
+    return Usage(
+        resident_bytes=resident_pages * os.sysconf("SC_PAGE_SIZE"),
+        cpu_s=sum(int(count) for count in ticks) / os.sysconf("SC_CLK_TCK"),
+    )

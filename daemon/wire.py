@@ -1,7 +1,8 @@
 """Frames as bytes: encoded, and decoded strictly.
 
 Core. A frame is a header (version byte, kind byte, u32 length, big-endian) and a payload: one JSON object
-checked against its model, or, for an artefact, one byte that names it and a chunk. Sizes are checked
+checked against its model; or, for an artefact, one byte that names it and a chunk; or, for a page's blob, the
+page (u32) and a chunk. Sizes are checked
 before a payload is kept. Whatever the bytes are, decoding raises nothing but ProtocolError. A child's
 bytes are data: nothing here unpickles, evaluates or follows a path.
 """
@@ -14,19 +15,20 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from daemon.errors import ProtocolError
-from daemon.frames import CHUNK_BYTES, MODELS, Chunk, Frame, Kind, clean, kind_of
+from daemon.frames import CHUNK_BYTES, MODELS, BlobChunk, Chunk, Frame, Kind, clean, kind_of
 from daemon.model import ARTEFACTS
 
 #: First byte of every frame: format and version in one; another version is another byte.
 VERSION = 0xB1
 HEADER = struct.Struct(">BBI")
-#: Largest payload. A result accounts for 5,000 pages in about 1 MiB; a chunk is 1 MiB and a byte.
+_PAGE = struct.Struct(">I")
+#: Largest payload. A result accounts for 5,000 pages in about 1 MiB; a chunk is 1 MiB and a few bytes.
 MAX_FRAME_BYTES = 4 * 2**20
 #: Stages, pages and log lines are short; only a hello, a job, a result and a chunk may be longer.
 MAX_NOTE_BYTES = 32 * 2**10
-#: Frames of one child: 5,000 pages with 10 stages each, 512 chunks and some log lines, twice over.
-MAX_FRAMES = 120_000
-_NOTES = frozenset({Kind.STAGE, Kind.PAGE, Kind.LOG, Kind.FAILURE})
+#: Frames of one child: 5,000 pages with 10 stages, a blob and an account each, 512 chunks and some log lines, twice.
+MAX_FRAMES = 140_000
+_NOTES = frozenset({Kind.STAGE, Kind.OPENED, Kind.PAGE, Kind.LOG, Kind.FAILURE, Kind.SLICED})
 
 
 def encode(frame: Frame) -> bytes:
@@ -35,6 +37,9 @@ def encode(frame: Frame) -> bytes:
     if isinstance(frame, Chunk):
         assert 0 < len(frame.data) <= CHUNK_BYTES, "cut artefacts into chunks"
         payload = bytes((ARTEFACTS.index(frame.name),)) + frame.data
+    elif isinstance(frame, BlobChunk):
+        assert 0 < len(frame.data) <= CHUNK_BYTES, "cut blobs into chunks"
+        payload = _PAGE.pack(frame.page) + frame.data
     else:
         payload = frame.model_dump_json().encode()
     assert len(payload) <= _limit(kind, MAX_FRAME_BYTES), f"a {kind.name} frame of {len(payload)} bytes"
@@ -112,6 +117,10 @@ def _decode(kind: Kind, payload: bytes) -> Frame:
         if not 1 < len(payload) <= CHUNK_BYTES + 1 or payload[0] >= len(ARTEFACTS):
             raise ProtocolError(f"frame ARTEFACT of {len(payload)} bytes is empty, too long or names nothing")
         return Chunk(name=ARTEFACTS[payload[0]], data=payload[1:])
+    if kind is Kind.BLOB:
+        if not _PAGE.size < len(payload) <= CHUNK_BYTES + _PAGE.size or not any(payload[: _PAGE.size]):
+            raise ProtocolError(f"frame BLOB of {len(payload)} bytes is empty, too long or names no page")
+        return BlobChunk(page=_PAGE.unpack_from(payload)[0], data=payload[_PAGE.size :])
     try:
         frame = MODELS[kind].model_validate_json(payload)
     except (ValidationError, RecursionError) as error:

@@ -16,8 +16,10 @@ import structlog
 from daemon import failpoints, faults, host
 from daemon.attempt import DocumentEnded
 from daemon.children import Children, KillSwitch, remove_tree
+from daemon.checkpoints_s3 import open_checkpoints
 from daemon.clock import SystemClock
 from daemon.config import Settings
+from daemon.decide import Rules
 from daemon.delivery import Delivery
 from daemon.edges import Edges, Limits
 from daemon.errors import ConfigurationError, WorldError
@@ -118,6 +120,8 @@ def assembled(
             ),
             converter=children,
             store=store,
+            checkpoints=open_checkpoints(settings.store, state_dir=settings.state_dir),
+            engine=engine,
             heartbeat=heartbeat,
             clock=clock,
             failpoint=failpoint(settings),
@@ -152,6 +156,10 @@ def _empty_scratch(settings: Settings) -> Path:
 def _limits(settings: Settings) -> Limits:
     return Limits(
         document_timeout_s=settings.child.document_timeout_s,
+        per_page_s=settings.child.document_timeout_per_page_s,
+        longest_timeout_s=settings.child.longest_document_timeout_s,
+        rules=Rules(max_page_crashes=settings.retry.max_page_crashes, pages_per_child=settings.child.pages_per_child),
+        deliver_partial=settings.retry.partial == "deliver",
         lease_s=settings.queue.visibility_s,
         max_attempts=settings.retry.max_attempts,
     )

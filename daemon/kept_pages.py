@@ -1,0 +1,88 @@
+"""The finished pages of one document during one attempt.
+
+Shell. Each page that a child hands over is kept twice: in the checkpoints, for whoever comes after this parent, and in
+a pack, an unnamed file that the next child reads. The parent never looks inside a page.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import BinaryIO
+
+import structlog
+
+from daemon import pack
+from daemon.checkpoints import Checkpoints
+from daemon.decide import Pages
+from daemon.errors import WorldError
+from daemon.model import Outcome, PageRecord, PageState
+
+log = structlog.get_logger()
+
+
+def forget(checkpoints: Checkpoints, document_id: str) -> None:
+    """The document is settled: nothing of its pages is needed again. What cannot be dropped now is dropped later."""
+    try:
+        checkpoints.drop(document_id)
+    except WorldError as error:
+        log.warning("checkpoint.failed", document_id=document_id, detail=error.detail)
+
+
+class KeptPages:
+    """What is known of the pages, and where their blobs are."""
+
+    def __init__(self, checkpoints: Checkpoints, document_id: str) -> None:
+        self._checkpoints = checkpoints
+        self._document_id = document_id
+        self._fingerprint = ""
+        self.known = Pages()
+        #: Blobs of all finished pages, as `pack` lays them out; a child gets it read-only.
+        self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+
+    def remember(self, outcomes: Sequence[Outcome]) -> None:
+        """Learn how many pages there are from whoever opened the document."""
+        counts = [outcome.pages for outcome in outcomes if outcome.pages is not None]
+        if counts:
+            self.known = replace(self.known, count=counts[-1])
+
+    def resume(self, fingerprint: str) -> None:
+        """Take up what earlier attempts at the same bytes, options and engine finished."""
+        self._fingerprint = fingerprint
+        finished = set()
+        try:
+            for page, blob in self._checkpoints.each(self._document_id, fingerprint):
+                self._append(page, blob)
+                finished.add(page)
+        except WorldError as error:
+            log.warning("checkpoint.failed", detail=error.detail)
+        if finished:
+            self.known = replace(self.known, finished=frozenset(finished))
+            log.info("document.resumed", pages=len(finished))
+
+    def keep(self, record: PageRecord, pages: int) -> None:
+        """One more page of `pages` is finished.
+
+        Where the checkpoints do not take it, the work goes on: only a parent that dies would miss it. Raises OSError
+        when there is no room for the pack, without which the next child could not go on.
+        """
+        try:
+            self._checkpoints.put(self._document_id, self._fingerprint, record)
+        except WorldError as error:
+            log.warning("checkpoint.failed", page=record.page, detail=error.detail)
+        self._append(record.page, record.blob)
+        self.known = Pages(finished=self.known.finished | {record.page}, count=pages)
+        if record.report.state in {PageState.DEGRADED, PageState.FAILED}:
+            log.warning("page.degraded", page=record.page, state=str(record.report.state), reason=record.report.reason)
+
+    def _append(self, page: int, blob: bytes) -> None:
+        self.file.seek(0, os.SEEK_END)
+        self.file.write(pack.header(page, blob))
+        self.file.write(blob)
+        self.file.flush()
+
+    def close(self) -> None:
+        """Give the pack's space back; checkpoints stay until the document settles."""
+        self.file.close()
