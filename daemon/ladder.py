@@ -131,9 +131,7 @@ class Standing:
         """Replay `outcomes`, oldest first; `ocr` is what the sender asked for."""
         standing = cls(default=PageMode.FULL if ocr else PageMode.WITHOUT_OCR)
         for outcome in outcomes:
-            failure = failure_of(outcome)
-            if failure is not None and not standing.given_up:
-                standing = standing._moved(outcome, failure, max_page_crashes)
+            standing = standing.moved(outcome, max_page_crashes=max_page_crashes)
         return standing
 
     def mode_of(self, page: int) -> PageMode:
@@ -146,7 +144,11 @@ class Standing:
         """Pages that get a child of their own."""
         return frozenset(page for page, footing in self.footings.items() if footing.alone)
 
-    def _moved(self, outcome: Outcome, failure: Failure, max_page_crashes: int) -> Standing:
+    def moved(self, outcome: Outcome, *, max_page_crashes: int) -> Standing:
+        """Where it stands after one more outcome; unmoved by one that is no failure."""
+        failure = failure_of(outcome)
+        if failure is None or self.given_up:
+            return self
         if outcome.stage is Stage.PREVIEW:
             return replace(self, preview=False) if self.preview else replace(self, given_up=True)
         if outcome.stage in _TOGETHER:
@@ -155,9 +157,12 @@ class Standing:
         if outcome.page is None:
             default = _DOCUMENT.get(self.default)
             return replace(self, given_up=True) if default is None else self.all_at(default)
-        footing = self.footings.get(outcome.page, Footing(mode=self.default))
-        moved = _PAGE[footing.mode, footing.alone][failure]
-        standing = replace(self, footings={**self.footings, outcome.page: moved}, page_failures=self.page_failures + 1)
+        return self._page_moved(outcome.page, failure, max_page_crashes)
+
+    def _page_moved(self, page: int, failure: Failure, max_page_crashes: int) -> Standing:
+        footing = self.footings.get(page, Footing(mode=self.default))
+        footings = {**self.footings, page: _PAGE[footing.mode, footing.alone][failure]}
+        standing = replace(self, footings=footings, page_failures=self.page_failures + 1)
         if standing.page_failures <= max_page_crashes:
             return standing
         if standing.reduced:

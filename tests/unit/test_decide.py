@@ -12,18 +12,50 @@ from daemon.decide import (
     Complete,
     Convert,
     DeadLetter,
+    Pages,
     Release,
-    Rung,
+    Rules,
+    Step,
+    after_conversion,
     carried_over,
     counted,
     first_step,
     next_step,
     release_delay_s,
 )
-from daemon.model import PERMANENT_CAUSES, WORLD_CAUSES, Attempt, Cause, Holder, Outcome
+from daemon.model import (
+    PERMANENT_CAUSES,
+    WORLD_CAUSES,
+    Attempt,
+    Cause,
+    Holder,
+    Outcome,
+    PageMode,
+    PageReport,
+    PageState,
+    Plan,
+)
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 HERE = Holder(host="here", boot_id="boot-2", invocation="now", pid=2)
+
+
+RULES = Rules(max_page_crashes=10, pages_per_child=40)
+
+
+def after(outcomes: list[Outcome], *, ocr: bool = True) -> Step:
+    """The next step when nothing is known of the pages."""
+    return next_step(outcomes, pages=Pages(), ocr=ocr, rules=RULES)
+
+
+def first(history: list[Attempt]) -> Step:
+    """The first step of a new attempt, three being allowed."""
+    return first_step(history, now=HERE, pages=Pages(), ocr=True, rules=RULES, max_attempts=3)
+
+
+def plan(mode: PageMode) -> Plan:
+    """Every page in this mode, in slices."""
+    return Plan(default=mode, most_pages=40)
 
 
 def outcome(cause: Cause, *, ocr: bool = True, child: int = 1) -> Outcome:
@@ -49,53 +81,43 @@ def attempt(
 @given(st.lists(st.builds(outcome, st.sampled_from(Cause), ocr=st.booleans()), max_size=5), st.booleans())
 def test_every_history_has_a_next_step(outcomes: list[Outcome], ocr: bool) -> None:  # noqa: FBT001 - hypothesis fills it
     """No combination of causes leaves a document without an answer."""
-    assert isinstance(next_step(outcomes, ocr=ocr), Convert | Complete | DeadLetter | Release)
-
-
-@given(st.sampled_from(sorted(set(Cause) - WORLD_CAUSES)), st.sampled_from(sorted(set(Cause) - WORLD_CAUSES)))
-def test_a_document_gets_two_children_at_most(first: Cause, second: Cause) -> None:
-    """Whatever the children do, after one with OCR and one without there is no third."""
-    after_one = next_step([outcome(first)], ocr=True)
-    if isinstance(after_one, Convert):
-        assert after_one.rung is Rung.WITHOUT_OCR
-        after_two = next_step([outcome(first), outcome(second, ocr=False, child=2)], ocr=True)
-        assert not isinstance(after_two, Convert)
+    assert isinstance(after(outcomes, ocr=ocr), Convert | Complete | DeadLetter | Release)
 
 
 @pytest.mark.parametrize("cause", [Cause.CRASHED, Cause.PROTOCOL, Cause.MEMORY, Cause.ENGINE_ERROR])
-def test_a_crash_with_ocr_is_retried_once_without(cause: Cause) -> None:
+def test_a_crash_that_names_no_page_is_retried_once_without_ocr(cause: Cause) -> None:
     """Most documents have a text layer: the code that crashed must not cost it."""
-    assert next_step([outcome(cause)], ocr=True) == Convert(rung=Rung.WITHOUT_OCR)
+    assert after([outcome(cause)]) == Convert(plan=plan(PageMode.WITHOUT_OCR))
 
 
 def test_both_causes_are_in_the_dead_letter() -> None:
     """Whoever reads the dead letter sees the crash and what the retry came to, in that order."""
-    step = next_step([outcome(Cause.CRASHED), outcome(Cause.EMPTY, ocr=False)], ocr=True)
+    step = after([outcome(Cause.CRASHED), outcome(Cause.EMPTY, ocr=False)])
     assert step == DeadLetter(cause=Cause.EMPTY, detail="it was crashed; then it was empty")
 
 
 @pytest.mark.parametrize("cause", sorted(PERMANENT_CAUSES | {Cause.TIMEOUT, Cause.EMPTY}))
 def test_what_would_end_the_same_way_is_not_retried(cause: Cause) -> None:
     """A timeout would be as slow again, an encrypted file as encrypted."""
-    assert next_step([outcome(cause)], ocr=True) == DeadLetter(cause=cause, detail=f"it was {cause}")
+    assert after([outcome(cause)]) == DeadLetter(cause=cause, detail=f"it was {cause}")
 
 
 @pytest.mark.parametrize("cause", sorted(WORLD_CAUSES))
 def test_the_worlds_failures_release(cause: Cause) -> None:
     """An outage must not push healthy documents into the dead-letter queue."""
-    assert next_step([outcome(cause)], ocr=True) == Release(cause=cause, detail=f"it was {cause}")
+    assert after([outcome(cause)]) == Release(cause=cause, detail=f"it was {cause}")
 
 
 def test_a_sender_who_wants_no_ocr_gets_none() -> None:
     """The first child of such a document already runs without it."""
-    assert next_step([], ocr=False) == Convert(rung=Rung.WITHOUT_OCR)
+    assert after([], ocr=False) == Convert(plan=plan(PageMode.WITHOUT_OCR))
 
 
 def test_deploying_often_does_not_push_a_document_out() -> None:
     """Twenty drained attempts count as none."""
     drained = [attempt(outcome(Cause.DRAINED), number=n) for n in range(1, 21)]
     assert counted(drained, now=HERE) == 0
-    assert first_step(drained, now=HERE, ocr=True, max_attempts=3) == Convert(rung=Rung.FULL)
+    assert first(drained) == Convert(plan=plan(PageMode.FULL))
 
 
 def test_a_rebooted_host_is_not_the_documents_fault() -> None:
@@ -114,7 +136,7 @@ def test_a_reboot_of_another_host_is_seen_by_its_next_attempt() -> None:
 
 def test_what_killed_its_parents_is_given_up() -> None:
     """A document that takes the parent with it is dead-lettered without being opened again."""
-    step = first_step([attempt(ended=False, number=n) for n in (1, 2, 3)], now=HERE, ocr=True, max_attempts=3)
+    step = first([attempt(ended=False, number=n) for n in (1, 2, 3)])
     assert isinstance(step, DeadLetter)
     assert step.cause is Cause.PARENT_DIED
 
@@ -122,7 +144,7 @@ def test_what_killed_its_parents_is_given_up() -> None:
 def test_a_crash_is_remembered_over_the_parents_death() -> None:
     """The parent died after the child's crash was recorded: the next attempt goes on without OCR."""
     history = [attempt(outcome(Cause.CRASHED), ended=False)]
-    assert first_step(history, now=HERE, ocr=True, max_attempts=3) == Convert(rung=Rung.WITHOUT_OCR)
+    assert first(history) == Convert(plan=plan(PageMode.WITHOUT_OCR))
 
 
 def test_what_went_well_is_not_carried_over() -> None:
@@ -136,3 +158,18 @@ def test_a_release_waits_longer_each_time_and_never_too_long(receive_count: int,
     delay_s = release_delay_s(receive_count, first_s=first_s)
     assert min(first_s, 900) <= delay_s <= 900
     assert delay_s <= release_delay_s(receive_count + 1, first_s=first_s)
+
+
+def test_lost_pages_and_the_policy() -> None:
+    """A partial result is delivered, or dead-lettered with the numbers of the lost pages and what they did."""
+    reports = [
+        PageReport(page=1, state=PageState.TEXT, engine="fake"),
+        PageReport(page=2, state=PageState.FAILED, engine=""),
+    ]
+    crashes = [outcome(Cause.CRASHED)]
+    assert after_conversion(reports, crashes, deliver_partial=True) == Complete()
+    assert after_conversion(reports[:1], crashes, deliver_partial=False) == Complete()
+    refused = after_conversion(reports, crashes, deliver_partial=False)
+    assert isinstance(refused, DeadLetter)
+    assert refused.cause is Cause.INCOMPLETE
+    assert "it was crashed; then 1 of 2 pages were lost (2)" in refused.detail
