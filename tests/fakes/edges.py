@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
-from daemon.children import ChildJob, ChildResult, KillSwitch
+from daemon.children import ChildJob, ChildResult, Deadlines, KillSwitch
 from daemon.errors import BulkheadError
 from daemon.fetch import Fetched
-from daemon.model import Cause, Conversion, Document, KillReason, MediaType, Outcome, PageReport, PageState
+from daemon.model import (
+    OCR_MODES,
+    Cause,
+    Conversion,
+    Document,
+    KillReason,
+    MediaType,
+    Outcome,
+    PageMode,
+    PageRecord,
+    PageReport,
+    PageState,
+    Stage,
+)
+from daemon.pack import Pack
 
 
 def conversion(text: str = "hello") -> Conversion:
@@ -50,10 +65,17 @@ class ScriptedSource:
 
 @dataclass
 class ScriptedConverter:
-    """A child with OCR comes to the first cause of its document's script, one without OCR to the last."""
+    """Documents of one or more pages, whose children end as a test's script says."""
 
+    #: Document id to what a child ends with as it opens it: the first for one in FULL mode, the last otherwise.
     causes: Mapping[str, Sequence[Cause]] = field(default_factory=dict)
+    #: Document id to its number of pages; 1 where nothing is said.
+    pages: Mapping[str, int] = field(default_factory=dict)
+    #: (document id, page) to the modes in which that page kills its child.
+    traps: Mapping[tuple[str, int], Collection[PageMode]] = field(default_factory=dict)
     jobs: list[ChildJob] = field(default_factory=list)
+    #: Every page that was converted, in order, by document id.
+    converted: list[tuple[str, int]] = field(default_factory=list)
     #: Called at the start of each child, with its job; a test's place to wait or to look.
     on_run: Callable[[ChildJob, KillSwitch], None] = lambda _job, _switch: None
 
@@ -62,25 +84,76 @@ class ScriptedConverter:
         job: ChildJob,
         document: BinaryIO,
         *,
-        deadline: float,
+        finished: BinaryIO | None,
+        deadlines: Deadlines,
         switch: KillSwitch,
-        on_page: Callable[[int, int], None],
+        on_page: Callable[[PageRecord, int], None],
     ) -> ChildResult:
         """See `daemon.children.Children.run`."""
-        del deadline, on_page
+        del deadlines
         assert document.read(5) == b"%PDF-" or document.seek(0) == 0, "the bytes reach the child"
         self.jobs.append(job)
         self.on_run(job, switch)
         if switch.reason is not None:
             lost = switch.reason is KillReason.LEASE_LOST
-            return ChildResult(outcome=self._outcome(job, Cause.LEASE_LOST if lost else Cause.DRAINED), conversion=None)
+            return self._ended(job, Cause.LEASE_LOST if lost else Cause.DRAINED)
         script = self.causes.get(job.document_id, (Cause.CONVERTED,))
-        cause = script[0] if job.ocr else script[-1]
-        made = conversion(job.document_id) if cause is Cause.CONVERTED else None
-        return ChildResult(outcome=self._outcome(job, cause), conversion=made)
+        cause = script[0 if job.plan.default is PageMode.FULL else -1]
+        if cause is not Cause.CONVERTED:
+            return self._ended(job, cause)
+        return self._convert(job, restored(finished), on_page)
 
-    def _outcome(self, job: ChildJob, cause: Cause) -> Outcome:
-        return Outcome(cause=cause, detail=f"child {job.child}: {cause}", child=job.child, ocr=job.ocr)
+    def _convert(
+        self, job: ChildJob, done: dict[int, bytes], on_page: Callable[[PageRecord, int], None]
+    ) -> ChildResult:
+        count = self.pages.get(job.document_id, 1)
+        wanted = [page for page in range(1, count + 1) if page not in done and job.plan.wants(page)]
+        for page in wanted[: job.plan.most_pages]:
+            mode = job.plan.mode_of(page)
+            if mode in self.traps.get((job.document_id, page), ()):
+                return self._ended(job, Cause.CRASHED, page)
+            done[page] = f"page {page} of {job.document_id} in {mode}".encode()
+            self.converted.append((job.document_id, page))
+            state = PageState.FAILED if mode is PageMode.GAP else PageState.TEXT
+            report = PageReport(page=page, state=state, engine="fake")
+            on_page(PageRecord(page=page, report=report, blob=done[page]), count)
+        if len(done) < count:
+            return self._ended(job, Cause.SLICED)
+        text = b"\n".join(done[page] for page in sorted(done)).decode()
+        reports = tuple(
+            PageReport(
+                page=page, state=PageState.FAILED if done[page].endswith(b"gap") else PageState.TEXT, engine="fake"
+            )
+            for page in sorted(done)
+        )
+        return ChildResult(
+            outcome=self._outcome(job, Cause.CONVERTED, None), conversion=replace(conversion(text), pages=reports)
+        )
+
+    def _ended(self, job: ChildJob, cause: Cause, page: int | None = None) -> ChildResult:
+        return ChildResult(outcome=self._outcome(job, cause, page), conversion=None)
+
+    def _outcome(self, job: ChildJob, cause: Cause, page: int | None) -> Outcome:
+        return Outcome(
+            cause=cause,
+            detail=f"child {job.child}: {cause}",
+            child=job.child,
+            ocr=job.plan.default in OCR_MODES,
+            stage=Stage.OPEN if page is None else Stage.LAYOUT,
+            page=page,
+            pages=None if cause is Cause.CRASHED and page is None else self.pages.get(job.document_id, 1),
+        )
+
+
+def restored(finished: BinaryIO | None) -> dict[int, bytes]:
+    """The pages that a child gets from those before it."""
+    if finished is None:
+        return {}
+
+    def read(size: int, offset: int) -> bytes:
+        return os.pread(finished.fileno(), size, offset)
+
+    return dict(Pack(read))
 
 
 class DiedError(BaseException):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,17 +17,21 @@ from typing import Literal
 import pytest
 
 from daemon.attempt import DocumentEnded
+from daemon.checkpoints import Checkpoints, DirectoryCheckpoints, fingerprint
 from daemon.children import KillSwitch
+from daemon.decide import Rules
 from daemon.delivery import Delivery
 from daemon.edges import Edges, Limits
 from daemon.errors import DocumentError, WorldError
 from daemon.heartbeat import Heartbeat, InHand
+from daemon.intake import read
 from daemon.ledger import Ledger
 from daemon.ledger_sqlite import SqliteLedger
-from daemon.model import Cause, Holder, ResultStatus
+from daemon.model import Cause, Holder, PageMode, ResultStatus
 from daemon.queue_local import LocalQueue
 from daemon.store import Store
 from daemon.store_directory import DirectoryStore
+from tests.fakes.checkpoints import MemoryCheckpoints
 from tests.fakes.clock import FakeClock
 from tests.fakes.edges import Countdown, DiedError, ScriptedConverter, ScriptedSource
 from tests.fakes.ledger import MemoryLedger
@@ -44,6 +48,8 @@ class Case:
     body: str
     script: Mapping[str, Sequence[Cause]] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
+    pages: Mapping[str, int] = field(default_factory=dict)
+    traps: Mapping[tuple[str, int], Collection[PageMode]] = field(default_factory=dict)
     ends: Mapping[str, ResultStatus]
 
 
@@ -64,6 +70,12 @@ CASES = {
         script={"killer": (Cause.CRASHED, Cause.CRASHED)},
         ends={"killer": ResultStatus.FAILED},
     ),
+    "five_pages_one_trap": Case(
+        body=json.dumps(own("long")),
+        pages={"long": 5},
+        traps={("long", 3): {PageMode.FULL}},
+        ends={"long": ResultStatus.CONVERTED},
+    ),
     "is_gone": Case(
         body=json.dumps(own("gone")),
         missing=frozenset({"s3://bucket/gone.pdf"}),
@@ -83,7 +95,10 @@ class World:
         self.ledger: Ledger = MemoryLedger() if kind == "memory" else SqliteLedger.open(folder / "ledger.db")
         (folder / "store").mkdir(exist_ok=True)
         self.store: Store = MemoryStore() if kind == "memory" else DirectoryStore(folder / "store")
-        self.converter = ScriptedConverter(causes=case.script)
+        self.checkpoints: Checkpoints = (
+            MemoryCheckpoints() if kind == "memory" else DirectoryCheckpoints(folder / "checkpoints")
+        )
+        self.converter = ScriptedConverter(causes=case.script, pages=case.pages, traps=case.traps)
         self.puts = 0
         self.released: list[str] = []
         self.ended: list[DocumentEnded] = []
@@ -109,12 +124,22 @@ class World:
             source=countdown.around(source, "source"),
             converter=countdown.around(self.converter, "converter"),
             store=countdown.around(_CountingStore(self), "store"),
+            checkpoints=countdown.around(self.checkpoints, "checkpoints"),
+            engine={"name": "fake"},
             heartbeat=Heartbeat(queue=queue, ledger=ledger, clock=self.clock, visibility_s=60, interval_s=20),
             clock=self.clock,
             failpoint=lambda _name, _document, _attempt: None,
         )
         holder = Holder(host="here", boot_id="boot", invocation=invocation, pid=1)
-        limits = Limits(document_timeout_s=900, lease_s=VISIBILITY_S, max_attempts=3)
+        limits = Limits(
+            document_timeout_s=900,
+            per_page_s=10,
+            longest_timeout_s=3600,
+            rules=Rules(max_page_crashes=5, pages_per_child=2),
+            deliver_partial=True,
+            lease_s=VISIBILITY_S,
+            max_attempts=3,
+        )
         return Delivery(edges, limits=limits, holder=holder, on_ended=self.ended.append)
 
     def next_parent(self, invocation: str) -> None:
@@ -126,6 +151,9 @@ class World:
         """The invariants, once the last parent has done its work."""
         assert self.queue.depth()["visible"] == 0, self.released
         assert self.queue.depth()["in_flight"] == 0
+        for identity in self.case.ends:
+            fingerprint = _fingerprint(identity)
+            assert not list(self.checkpoints.each(identity, fingerprint)), "gone when the document settles"
         for identity, status in self.case.ends.items():
             settled = self.ledger.settled(identity)
             assert settled is not None, "every document is settled"
@@ -137,7 +165,16 @@ class World:
             else:
                 assert manifest is not None, "a settled document has its manifest"
                 assert self.puts == 1, "nothing is published twice"
+                pages = self.case.pages.get(identity, 1)
+                assert {page for _, page in self.converter.converted} == set(range(1, pages + 1))
+                assert len(self.converter.converted) <= pages + 1, "only the page in hand is converted again"
                 assert not self.queue.dead
+
+
+def _fingerprint(identity: str) -> str:
+    document = read(json.dumps(own(identity)), message_id="m").documents[0]
+    fetched = ScriptedSource().fetch(document)
+    return fingerprint(document, sha256=fetched.sha256, engine={"name": "fake"})
 
 
 class _CountingStore:
@@ -168,7 +205,7 @@ def _cut_at(nth: int, fault: Callable[[], BaseException], *, after: bool, world:
 def test_a_parent_that_dies_at_any_call(tmp_path: Path, case: str, after: bool, kind: Kind) -> None:  # noqa: FBT001
     """Killed at any edge call, before or after it took effect: the next parent ends every document, once."""
     calls = []
-    for nth in range(1, 40):
+    for nth in range(1, 60):
         folder = tmp_path / str(nth)
         folder.mkdir()
         world = World(kind, folder, CASES[case])
@@ -179,21 +216,21 @@ def test_a_parent_that_dies_at_any_call(tmp_path: Path, case: str, after: bool, 
             break
         calls.append(countdown.happened)
     else:
-        pytest.fail("a life has fewer than 40 edge calls")
-    last = ["queue.dead_letter", "ledger.settle", "queue.delete"]
+        pytest.fail("a life has fewer than 60 edge calls")
+    last = ["queue.dead_letter", "ledger.settle", "checkpoints.drop", "queue.delete"]
     if CASES[case].ends != {next(iter(CASES[case].ends)): ResultStatus.FAILED}:
-        last = ["store.put", "ledger.settle", "queue.delete"]
+        last = ["store.put", "ledger.settle", "checkpoints.drop", "queue.delete"]
     assert calls[0] == "ledger.claim"
-    assert calls[-3:] == last, "the order is the promise"
+    assert calls[-4:] == last, "the order is the promise"
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_edge_that_fails_at_any_call(tmp_path: Path, case: str) -> None:
     """The world fails any one call: the message comes back, the attempt is not counted, the document ends."""
-    for nth in range(1, 40):
+    for nth in range(1, 60):
         world = World("memory", tmp_path, CASES[case])
         countdown = _cut_at(nth, lambda: WorldError(Cause.STORE_UNAVAILABLE, "not now"), after=False, world=world)
         world.check()
         if not countdown.happened:
             return
-    pytest.fail("a life has fewer than 40 edge calls")
+    pytest.fail("a life has fewer than 60 edge calls")

@@ -16,6 +16,7 @@ import pytest
 from daemon.attempt import DocumentEnded
 from daemon.children import ChildJob, KillSwitch
 from daemon.clock import SystemClock
+from daemon.decide import Rules
 from daemon.delivery import Delivery
 from daemon.edges import Edges, Limits
 from daemon.errors import LeaseLostError, WorldError
@@ -23,6 +24,7 @@ from daemon.heartbeat import Heartbeat
 from daemon.model import Cause, Holder, Message, ResultStatus
 from daemon.parent import Parent
 from daemon.queue_local import LocalQueue
+from tests.fakes.checkpoints import MemoryCheckpoints
 from tests.fakes.edges import ScriptedConverter, ScriptedSource
 from tests.fakes.ledger import MemoryLedger
 from tests.fakes.store import MemoryStore
@@ -55,12 +57,22 @@ class Bench:
             source=ScriptedSource(),
             converter=self.converter,
             store=self.store,
+            checkpoints=MemoryCheckpoints(),
+            engine={},
             heartbeat=self.heartbeat,
             clock=clock,
             failpoint=lambda _name, _document, _attempt: None,
         )
         holder = Holder(host="here", boot_id="boot", invocation="now", pid=1)
-        limits = Limits(document_timeout_s=900, lease_s=60, max_attempts=3)
+        limits = Limits(
+            document_timeout_s=900,
+            per_page_s=10,
+            longest_timeout_s=3600,
+            rules=Rules(max_page_crashes=5, pages_per_child=40),
+            deliver_partial=True,
+            lease_s=60,
+            max_attempts=3,
+        )
         self.parent = Parent(
             edges,
             delivery=Delivery(edges, limits=limits, holder=holder, on_ended=self._on_ended),
