@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench._measure import Doc
+from bench._measure import Cost, Doc
 from daemon import sandbox
 from daemon.config import EngineSettings
 from daemon.model import MediaType, PageReport, Stage
@@ -85,12 +85,13 @@ class Loop:
             self._process.wait()
         self._process.stdout.close()
 
-    def convert(self, doc: Doc) -> float:
-        """Convert and wait; seconds that reading the file and converting took, in the process itself."""
+    def convert(self, doc: Doc) -> Cost:
+        """Convert and wait; what reading the file and converting took, in the process itself."""
         assert self._process.stdin is not None, "stdin is a pipe"
         self._process.stdin.write(json.dumps({"path": str(doc.path), "media_type": doc.media_type}) + "\n")
         self._process.stdin.flush()
-        return float(self._answer()["elapsed_s"])
+        answer = self._answer()
+        return Cost(wall_s=answer["wall_s"], cpu_s=answer["cpu_s"])
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None, "stdout is a pipe"
@@ -109,9 +110,10 @@ def main() -> None:
     print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        started = time.perf_counter()
+        started, cpu_before = time.perf_counter(), time.process_time()
         convert(engine, Path(asked["path"]), MediaType(asked["media_type"]))
-        print(json.dumps({"elapsed_s": time.perf_counter() - started}), file=answers, flush=True)
+        cost = {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - cpu_before}
+        print(json.dumps(cost), file=answers, flush=True)
 
 
 if __name__ == "__main__":

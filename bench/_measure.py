@@ -37,6 +37,14 @@ class Doc:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one conversion took, in seconds: by the clock, and of CPUs, whoever's work it was."""
+
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """A median and how far the middle half lies around it, in the unit of the values."""
 

@@ -4,6 +4,7 @@ Rules: for each document and round every method has its turn right after the oth
 that of the in-process loop in the same turn; so a cost may be negative, and is only worth something as a median.
 `inprocess_ms` is 0 by this definition. A spawned child is too slow to be run for each document in each round:
 each document is spawned once over all rounds. The pool's first task, which starts its worker, is told apart.
+Beside the zygote's wall time stands its CPU time, which a busy machine stretches less.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rich.table import Table
 
 from bench._isolated import isolated, live
 from bench._loop import Loop
-from bench._measure import Doc, corpus, docs, in_turn, machine, median, prepared, ratio, spread
+from bench._measure import Cost, Doc, corpus, docs, in_turn, machine, median, prepared, ratio, spread
 from bench._pool import pool, task
 from daemon import samples
 
@@ -47,39 +48,36 @@ class Taken:
     beyond: dict[str, dict[str, list[float]]] = field(
         default_factory=lambda: {method: defaultdict(list) for method in METHODS}
     )
+    #: CPU time of the zygote's way beyond the loop's, of all documents.
+    zygote_cpu: list[float] = field(default_factory=list)
     pool_first_task: float = 0.0
 
-    def add(self, doc: Doc, inprocess_s: float, taken_s: Mapping[str, float]) -> None:
+    def add(self, doc: Doc, inprocess: Cost, taken: Mapping[str, Cost]) -> None:
         """Keep one turn."""
-        self.inprocess[doc.name].append(inprocess_s)
-        for method, seconds in taken_s.items():
-            self.beyond[method][doc.name].append(seconds - inprocess_s)
+        self.inprocess[doc.name].append(inprocess.wall_s)
+        for method, cost in taken.items():
+            self.beyond[method][doc.name].append(cost.wall_s - inprocess.wall_s)
+        self.zygote_cpu.append(taken["zygote"].cpu_s - inprocess.cpu_s)
 
 
 def measure(documents: Sequence[Doc], *, rounds: int, tell: Callable[[str], None]) -> Taken:
     """Run all methods over all documents, `rounds` times."""
     taken = Taken()
-    with _all_methods(documents[0], taken) as (loop, methods):
+    with _all_methods(documents[0], taken) as methods:
         for doc in documents:
-            loop.convert(doc)  # the first conversion of each kind is not yet a warm one
+            methods["inprocess"](doc)  # the first conversion of each kind is not yet a warm one
         for number in range(rounds):
             tell(f"round {number + 1} of {rounds}")
             for index, doc in enumerate(documents):
                 turn = index + number
                 now = [name for name in METHODS if name != "spawn" or turn % rounds == 0]
-                seconds = {}
-                inprocess_s = 0.0
-                for name in in_turn(["inprocess", *now], turn):
-                    if name == "inprocess":
-                        inprocess_s = loop.convert(doc)
-                    else:
-                        seconds[name] = methods[name](doc)
-                taken.add(doc, inprocess_s, seconds)
+                costs = {name: methods[name](doc) for name in in_turn(["inprocess", *now], turn)}
+                taken.add(doc, costs.pop("inprocess"), costs)
     return taken
 
 
 @contextmanager
-def _all_methods(first: Doc, taken: Taken) -> Iterator[tuple[Loop, dict[str, Callable[[Doc], float]]]]:
+def _all_methods(first: Doc, taken: Taken) -> Iterator[dict[str, Callable[[Doc], Cost]]]:
     """Every method, warm; ended on leaving."""
     with ExitStack() as stack:
         zygotes = stack.enter_context(isolated("zygote"))
@@ -87,21 +85,19 @@ def _all_methods(first: Doc, taken: Taken) -> Iterator[tuple[Loop, dict[str, Cal
         executor = stack.enter_context(pool(1))
         loop = stack.enter_context(Loop())
         loop.convert(first)
-        taken.pool_first_task = _pooled(executor, first) - loop.convert(first)
-        yield (
-            loop,
-            {
-                "zygote": lambda doc: live(zygotes, doc),
-                "spawn": lambda doc: live(spawns, doc),
-                "forkserver_pool": lambda doc: _pooled(executor, doc),
-            },
-        )
+        taken.pool_first_task = _pooled(executor, first).wall_s - loop.convert(first).wall_s
+        yield {
+            "inprocess": loop.convert,
+            "zygote": lambda doc: live(zygotes, doc),
+            "spawn": lambda doc: live(spawns, doc),
+            "forkserver_pool": lambda doc: _pooled(executor, doc),
+        }
 
 
-def _pooled(executor: ProcessPoolExecutor, doc: Doc) -> float:
+def _pooled(executor: ProcessPoolExecutor, doc: Doc) -> Cost:
     started = time.perf_counter()
     executor.submit(task, str(doc.path), doc.media_type).result()
-    return time.perf_counter() - started
+    return Cost(wall_s=time.perf_counter() - started, cpu_s=0.0)
 
 
 def report(taken: Taken) -> dict[str, object]:
@@ -116,9 +112,11 @@ def report(taken: Taken) -> dict[str, object]:
     worst = max(shares, key=lambda name: shares[name])
     every = {method: _ms([v for each in taken.beyond[method].values() for v in each]) for method in METHODS}
     spreads = {f"{method}_ms": spread(values) for method, values in every.items()}
+    spreads["zygote_cpu_ms"] = spread(_ms(taken.zygote_cpu))
     return {
         "inprocess_ms": 0.0,
         **{f"{method}_ms": median(values) for method, values in every.items()},
+        "zygote_cpu_ms": median(_ms(taken.zygote_cpu)),
         "forkserver_pool_first_task_ms": round(taken.pool_first_task * 1000, 3),
         "celery_prefork_ms": None,
         "celery_prefork_reason": NO_CELERY,
@@ -154,6 +152,7 @@ def table(figures: Mapping[str, object], taken: Taken) -> Table:
         cost_ms = median(values) or 0.0
         relative = f"{cost_ms / zygote_ms:.1f}x" if zygote_ms > 0 else ""
         shown.add_row(method, str(spread(values, digits=1)), relative, f"{cost_ms / conversion_ms:.1%}")
+    shown.add_row("zygote, CPU time", str(spread(_ms(taken.zygote_cpu), digits=1)), "", "")
     shown.add_row("forkserver_pool, first task", f"{taken.pool_first_task * 1000:,.0f}", "", "")
     shown.caption = (
         f"Median conversion: {conversion_ms:,.0f} ms. Targets: {TARGET_MS:.0f} ms and {TARGET_SHARE:.0%}; "

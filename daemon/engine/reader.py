@@ -54,6 +54,8 @@ class Reader:
             "Global.log_level": "critical",
             "Det.limit_type": "max",
             "Det.limit_side_len": DETECTION_EDGE_PX,
+            # One line at a time: batches are padded to their widest line, which took 400 MB and no less time.
+            "Rec.rec_batch_num": 1,
         }
         engine = RapidOCR(params=parameters)
         try:

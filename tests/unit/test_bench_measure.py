@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import overhead, throughput
-from bench._measure import Doc, docs, in_turn, median, prepared, spread
+from bench._measure import Cost, Doc, docs, in_turn, median, prepared, spread
 from daemon.model import MediaType
 
 
@@ -65,11 +65,16 @@ def taken() -> overhead.Taken:
     """Two documents, two turns each; the second is spawned in its first turn only."""
     found = overhead.Taken(pool_first_task=2.5)
     small, large = (Doc(path=Path(name), media_type=MediaType.PDF) for name in ("small.pdf", "large.pdf"))
-    found.add(small, 0.100, {"zygote": 0.110, "forkserver_pool": 0.101})
-    found.add(small, 0.200, {"zygote": 0.230, "forkserver_pool": 0.201})
-    found.add(large, 1.000, {"zygote": 1.050, "forkserver_pool": 1.001, "spawn": 4.000})
-    found.add(large, 1.000, {"zygote": 1.070, "forkserver_pool": 1.001})
+    found.add(small, cost(0.100), {"zygote": cost(0.110), "forkserver_pool": cost(0.101)})
+    found.add(small, cost(0.200), {"zygote": cost(0.230), "forkserver_pool": cost(0.201)})
+    found.add(large, cost(1.000), {"zygote": cost(1.050), "forkserver_pool": cost(1.001), "spawn": cost(4.000)})
+    found.add(large, cost(1.000), {"zygote": cost(1.070), "forkserver_pool": cost(1.001)})
     return found
+
+
+def cost(wall_s: float) -> Cost:
+    """One that kept a CPU busy half of the time."""
+    return Cost(wall_s=wall_s, cpu_s=wall_s / 2)
 
 
 def test_overhead_is_what_is_beyond_the_conversion_of_the_same_turn() -> None:
@@ -77,6 +82,7 @@ def test_overhead_is_what_is_beyond_the_conversion_of_the_same_turn() -> None:
     figures = overhead.report(taken())
     assert figures["inprocess_ms"] == 0.0
     assert figures["zygote_ms"] == pytest.approx(40.0)
+    assert figures["zygote_cpu_ms"] == pytest.approx(20.0)
     assert figures["spawn_ms"] == pytest.approx(3000.0)
     assert figures["forkserver_pool_ms"] == pytest.approx(1.0)
     assert figures["forkserver_pool_first_task_ms"] == 2500.0
