@@ -20,6 +20,7 @@ from typing import BinaryIO
 import structlog
 
 from daemon import classify, frames, sandbox
+from daemon.bounds import Bounds, Deadlines
 from daemon.clock import Clock
 from daemon.config import Settings
 from daemon.errors import EngineError
@@ -27,13 +28,15 @@ from daemon.killswitch import KillSwitch
 from daemon.launch import Ends, EngineSpec, Handle, Launcher, dispose
 from daemon.launch_spawn import SpawnLauncher
 from daemon.launch_zygote import NotSingleThreadedError, ZygoteLauncher
-from daemon.model import Cause, Conversion, MediaType, Outcome
-from daemon.supervise import Bounds, Watch
+from daemon.model import Cause, Conversion, MediaType, Outcome, PageRecord, Plan
+from daemon.supervise import Watch
 
-__all__ = ["ChildJob", "ChildResult", "Children", "KillSwitch"]
+__all__ = ["ChildJob", "ChildResult", "Children", "Deadlines", "KillSwitch"]
 
 log = structlog.get_logger()
 
+#: Ends that are as they should be.
+_EXPECTED = frozenset({Cause.CONVERTED, Cause.SLICED})
 #: The production engine, by name: it is never imported here.
 DEFAULT_FACTORY = "daemon.engine.pipeline:load"
 
@@ -46,7 +49,7 @@ class ChildJob:
     attempt: int
     #: Which child of the attempt, from 1.
     child: int
-    ocr: bool
+    plan: Plan
     media_type: MediaType
     #: See `failpoints.parse`; empty for none.
     failpoints: str = ""
@@ -110,20 +113,23 @@ class Children:
         job: ChildJob,
         document: BinaryIO,
         *,
-        deadline: float,
+        finished: BinaryIO | None,
+        deadlines: Deadlines,
         switch: KillSwitch,
-        on_page: Callable[[int, int], None],
+        on_page: Callable[[PageRecord, int], None],
     ) -> ChildResult:
         """Live one child's life to its end; returns what became of it, never raises for what a document does.
 
-        `document` is an open file, read from its start and never written. `deadline` is monotonic. `on_page` is called
-        with (page, pages) in this thread as each page is done. Raises EngineError when no child can be started.
+        `document` is an open file, read from its start and never written; `finished` alike, a pack (`pack.py`) of the
+        pages that earlier children finished. `on_page` is called in this thread with each finished page and the number
+        of pages in all; what it raises ends the child and is raised here. Raises EngineError when no child can be
+        started.
         """
         scratch = Path(tempfile.mkdtemp(prefix="child-", dir=self._scratch_root))
         try:
-            ends = Ends(document)
+            ends = Ends(document, finished)
             try:
-                return self._run(job, ends, scratch, deadline=deadline, switch=switch, on_page=on_page)
+                return self._run(job, ends, scratch, deadlines=deadlines, switch=switch, on_page=on_page)
             finally:
                 ends.close()
         finally:
@@ -135,9 +141,9 @@ class Children:
         ends: Ends,
         scratch: Path,
         *,
-        deadline: float,
+        deadlines: Deadlines,
         switch: KillSwitch,
-        on_page: Callable[[int, int], None],
+        on_page: Callable[[PageRecord, int], None],
     ) -> ChildResult:
         child = self._settings.child
         handle, start = self._launch(ends)
@@ -146,8 +152,9 @@ class Children:
             ends,
             _wire_job(job, scratch, child.max_output_bytes),
             bounds=Bounds(
-                deadline=deadline,
+                deadlines=deadlines,
                 start_deadline=self._clock.monotonic() + child.start_timeout_s,
+                stall_s=child.stall_s,
                 memory_bytes=self._memory_bytes,
                 max_output_bytes=child.max_output_bytes,
                 max_stderr_bytes=child.max_stderr_bytes,
@@ -160,7 +167,7 @@ class Children:
         try:
             outcome = classify.classify(watch.watch())
         except BaseException:
-            dispose(handle)  # a bug while watching must not leave a child
+            dispose(handle)  # a page that could not be kept, or a bug while watching, must not leave a child
             raise
         finally:
             handle.close()
@@ -183,7 +190,7 @@ class Children:
 
     def _tell(self, job: ChildJob, outcome: Outcome, watch: Watch, *, start: str, pid: int | None) -> None:
         """Write the one line that holds everything about one child."""
-        write = log.info if outcome.cause is Cause.CONVERTED else log.warning
+        write = log.info if outcome.cause in _EXPECTED else log.warning
         write(
             "child.exited",
             document_id=job.document_id,
@@ -191,12 +198,13 @@ class Children:
             child=job.child,
             pid=pid,
             start=start,
-            ocr=job.ocr,
+            mode=outcome.mode,
             cause=outcome.cause,
             detail=outcome.detail,
             signal=outcome.signal,
             stage=outcome.stage,
             page=outcome.page,
+            pages_done=outcome.pages_done,
             elapsed_s=round(outcome.elapsed_s, 3),
             peak_rss_bytes=outcome.peak_rss_bytes,
             memory_limit_bytes=self._memory_bytes,
@@ -219,7 +227,7 @@ def _wire_job(job: ChildJob, scratch: Path, max_output_bytes: int) -> frames.Job
         document_id=job.document_id,
         attempt=job.attempt,
         child=job.child,
-        ocr=job.ocr,
+        plan=frames.WorkPlan.of(job.plan),
         media_type=job.media_type,
         scratch=str(scratch),
         max_output_bytes=max_output_bytes,

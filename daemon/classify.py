@@ -2,8 +2,8 @@
 
 Core, and the only reader of wait statuses. In order:
 
-1. A digest-checked result and status 0 is CONVERTED, a finished share and status 0 is SLICED, even when a kill was on its way and came too late;
-   only a lost lease and a breach of protocol overrule it.
+1. A digest-checked result and status 0 is CONVERTED, a finished share of the pages and status 0 is SLICED, even
+   when a kill was on its way and came too late; only a lost lease and a breach of protocol overrule it.
 2. What we did to the child comes next; its reason is the cause.
 3. Then the supervisor's end, bytes that are no frame, and death at the memory limit.
 4. A claim stands only with status 0. Everything else is a crash: above all an end without a result,
@@ -18,7 +18,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
+from daemon.bounds import doing
 from daemon.model import OCR_MODES, Cause, Exit, KillReason, Outcome, PageMode, Plan, Stage
 
 #: A child that dies by a signal this close to its memory limit died of it: a failed allocation crashes native code.
@@ -157,36 +157,35 @@ def _ended(life: Life, end: Exit) -> tuple[Cause, str]:
 
 def _killed(life: Life, reason: KillReason) -> str:
     """Say why we killed it, with the figure that was passed."""
+    where = _where(life)
     match reason:
         case KillReason.DEADLINE:
-            return f"killed at its deadline of {life.timeout_s:.1f} s {_where(life)}"
+            why = f"at its deadline of {life.timeout_s:.1f} s {where}"
         case KillReason.STALL:
             what = doing(life.silent_s, life.silent_cpu_s)
-            return f"killed after {life.silent_s:.1f} s without a sign of life {_where(life)} ({what})"
+            why = f"after {life.silent_s:.1f} s without a sign of life {where} ({what})"
         case KillReason.MEMORY:
-            return f"killed at its memory limit {_where(life)}"
+            why = f"at its memory limit {where}"
         case KillReason.PROTOCOL:
-            return f"killed because it is not to be believed: {life.breach or 'its frames were refused'}"
+            why = f"because it is not to be believed: {life.breach or 'its frames were refused'}"
         case KillReason.DRAIN:
-            return f"killed because we were told to stop, {_where(life)}"
+            why = f"because we were told to stop, {where}"
         case KillReason.LEASE_LOST:
-            return f"killed because the lease is no longer ours, {_where(life)}"
+            why = f"because the lease is no longer ours, {where}"
         case KillReason.LINGERED:
-            said = f"sent its {_sent(life)}" if _sent(life) else "said its last"
-            return f"killed because it {said} and did not leave within {life.linger_s:.1f} s, {_where(life)}"
+            said = "sent its result" if life.converted else "said its last"
+            why = f"because it {said} and did not leave within {life.linger_s:.1f} s, {where}"
+    return f"killed {why}"
 
 
 def _crash(life: Life, end: Exit) -> str:
-    if _sent(life):
-        return f"{_end(end)} after its {_sent(life)}, which is not trusted,"
+    if life.converted:
+        return f"{_end(end)} after its result, which is not trusted,"
+    if life.left is not None:
+        return f"{_end(end)} after its share of the pages,"
     if life.claim is not None:
         return f"{_end(end)} after it reported {life.claim[0]}"
     return f"{_end(end)} {_where(life)}" if end.signal is not None else f"{_end(end)} without a result {_where(life)}"
-
-
-def _sent(life: Life) -> str:
-    """Name what it sent last: a result, its share; empty for neither."""
-    return "result" if life.converted else "share of the pages" if life.left is not None else ""
 
 
 def _end(end: Exit) -> str:

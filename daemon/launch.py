@@ -26,6 +26,9 @@ from daemon.processes import await_end, end_marked
 FAULT_LOG_BYTES = 32 * 2**10
 #: Ten seconds for a child to go after SIGKILL, looked at often enough.
 _DISPOSE_ROUNDS, _DISPOSE_ROUND_MS = 40, 250
+#: How long a child that is about to be killed may take to write where it is.
+_TRACEBACK_S = 0.5
+_TRACEBACK_STEP_S = 0.02
 #: How much of a child's output goes into the record.
 _TAIL_CHARACTERS = 4000
 #: From <linux/memfd.h> by way of fcntl: the size is final.
@@ -210,7 +213,8 @@ class Launcher(Protocol):
 class Ends:
     """Both sides' descriptors of one child. All are closed by `close`, the child's sides earlier."""
 
-    def __init__(self, document: BinaryIO | int) -> None:
+    def __init__(self, document: BinaryIO, finished: BinaryIO | None = None) -> None:
+        """`finished` is a pack of pages (`pack.py`); None for none."""
         self.frames, self.child_frames = socket.socketpair()
         self.frames.setblocking(False)
         self.output, self.child_output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -219,17 +223,18 @@ class Ends:
         os.ftruncate(self.fault_log, FAULT_LOG_BYTES)
         fcntl.fcntl(self.fault_log, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW)
         # Opened anew: read-only and with an offset of its own, so that no child can change what the next one reads.
-        descriptor = document if isinstance(document, int) else document.fileno()
-        self.document = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        self.document = os.open(f"/proc/self/fd/{document.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+        pack = os.devnull if finished is None else f"/proc/self/fd/{finished.fileno()}"
+        self.finished = os.open(pack, os.O_RDONLY | os.O_CLOEXEC)
 
     def for_child(self) -> list[int]:
-        """Return the child's sides: frames, document, output, fault log."""
-        return [self.child_frames.fileno(), self.document, self.child_output, self.fault_log]
+        """Return the child's sides: frames, document, finished pages, output, fault log."""
+        return [self.child_frames.fileno(), self.document, self.finished, self.child_output, self.fault_log]
 
     def close_child_side(self) -> None:
         """Close our copies, so that the child's end is an end."""
         self.child_frames.close()
-        for name in ("child_output", "document"):
+        for name in ("child_output", "document", "finished"):
             self._close(name)
 
     def close(self) -> None:
@@ -248,6 +253,19 @@ class Ends:
         if descriptor >= 0:
             os.close(descriptor)
             setattr(self, name, -1)
+
+
+def await_traceback(handle: Handle, ends: Ends) -> None:
+    """Ask a child where it is; wait until the answer stops growing, and not for long."""
+    before = ""
+    handle.ask_traceback()
+    for _ in range(int(_TRACEBACK_S / _TRACEBACK_STEP_S)):
+        if handle.ended_unreaped(_TRACEBACK_STEP_S):
+            return
+        now = ends.traceback()
+        if now and now == before:
+            return
+        before = now
 
 
 def dispose(handle: Handle) -> None:

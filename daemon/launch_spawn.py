@@ -66,13 +66,13 @@ class SpawnLauncher:
 
     def launch(self, ends: Ends, limits: sandbox.Limits) -> Handle:
         """See `Launcher`."""
-        frames, document, output, fault_log = ends.for_child()
+        frames, document, finished, output, fault_log = ends.for_child()
         token = uuid.uuid4().hex
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [
             *self._spec.command("daemon.child"),
             *("--frames", str(frames), "--document", str(document), "--fault-log", str(fault_log)),
-            *("--supervision", str(its.fileno())),
+            *("--finished", str(finished), "--supervision", str(its.fileno())),
             *("--memory-bytes", str(limits.memory_bytes), "--max-file-bytes", str(limits.max_file_bytes)),
         ]
         try:
@@ -82,7 +82,7 @@ class SpawnLauncher:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    pass_fds=(frames, document, fault_log, its.fileno()),
+                    pass_fds=(frames, document, finished, fault_log, its.fileno()),
                     env=sandbox.environment(os.environ) | {_MARK_VARIABLE: token},
                     process_group=0,
                 )

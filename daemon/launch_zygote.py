@@ -120,11 +120,10 @@ class Zygote:
     def fork(self, ends: Ends, limits: sandbox.Limits) -> Handle:
         """Ask for one child. Raises OSError when the zygote is gone."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        frames, document, output, fault_log = ends.for_child()
         request = dataclasses.asdict(limits)
         try:
             with its:
-                descriptors = [frames, its.fileno(), document, output, fault_log]
+                descriptors = [its.fileno(), *ends.for_child()]
                 socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
         except OSError:
             ours.close()

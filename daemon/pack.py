@@ -1,8 +1,9 @@
 """The finished pages that one child hands to the next, as one file: written by the parent, read by a child.
 
-Core. An entry is a header (page u32, size u64, SHA-256; big-endian) and the blob; entries follow each other. The
-parent only ever copies blobs into it. Reading believes nothing: an entry counts once its bytes have the digest of
-its header, and what is damaged is absent, so its page is converted again. Of two entries of a page the later counts.
+Core. An entry is a header (page u32, size u64, SHA-256 of page and blob; big-endian) and the blob; entries follow each
+other. The parent only ever copies blobs into it. Reading believes nothing: an entry counts once its bytes have the
+digest of its header, and what is damaged is absent, so its page is converted again. Of two entries of a page the
+later counts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ _HEADER = struct.Struct(">IQ32s")
 
 def header(page: int, blob: bytes) -> bytes:
     """Return what stands before `blob`, the finished `page` (from 1), in a pack."""
-    return _HEADER.pack(page, len(blob), hashlib.sha256(blob).digest())
+    return _HEADER.pack(page, len(blob), _digest(page, blob))
+
+
+def _digest(page: int, blob: bytes) -> bytes:
+    """The page is part of it: a sound blob under another page's number would be another page's text."""
+    return hashlib.sha256(page.to_bytes(4, "big") + blob).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,7 @@ class Pack(Mapping[int, bytes]):
             blob = self._read(entry.size_bytes, entry.offset)
         except OSError as error:
             raise KeyError(page) from error
-        if len(blob) != entry.size_bytes or hashlib.sha256(blob).digest() != entry.digest:
+        if len(blob) != entry.size_bytes or _digest(page, blob) != entry.digest:
             raise KeyError(page)
         return blob
 

@@ -11,43 +11,27 @@ from __future__ import annotations
 import select
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import structlog
 
 from daemon import classify, frames, lifecycle, wire
+from daemon.bounds import Bounds, Silence
 from daemon.clock import Clock
 from daemon.errors import ProtocolError
 from daemon.killswitch import KillSwitch
-from daemon.launch import Abandoned, Ended, Ends, Handle, Output
+from daemon.launch import Abandoned, Ended, Ends, Handle, Output, await_traceback
 from daemon.lifecycle import Action, Event, Phase
-from daemon.model import Conversion, KillReason
-from daemon.processes import resident
+from daemon.model import Conversion, KillReason, PageRecord
+from daemon.processes import usage
 from daemon.report import Report
 
 log = structlog.get_logger()
 
 #: How often a child's memory is looked at; a page of 200 in took 13 s to reach its 4 GB.
 SAMPLE_S = 0.25
-#: How long a child that is about to be killed may take to write where it is.
-_TRACEBACK_S = 0.5
-_TRACEBACK_STEP_S = 0.02
 #: A SIGKILLed child that is not reported as ended by then is in uninterruptible sleep, or its zygote is stuck.
 _KILL_S = 5.0
 _READ_BYTES = 2**18
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What is enforced on one child by watching it."""
-
-    #: Monotonic instants.
-    deadline: float
-    start_deadline: float
-    memory_bytes: int
-    max_output_bytes: int
-    max_stderr_bytes: int
-    linger_s: float
 
 
 class Watch:
@@ -62,17 +46,20 @@ class Watch:
         bounds: Bounds,
         clock: Clock,
         switch: KillSwitch,
-        on_page: Callable[[int, int], None],
+        on_page: Callable[[PageRecord, int], None],
     ) -> None:
         self._handle = handle
         self._ends = ends
         self._job = job
+        self._plan = job.plan.plan()
         self._bounds = bounds
+        self._log = log.bind(document_id=job.document_id, child=job.child)
         self._clock = clock
         self._switch = switch
         self._on_page = on_page
         self._decoder = wire.Decoder(max_total_bytes=bounds.max_output_bytes)
-        self._report = Report()
+        self._report = Report(self._plan)
+        self._silence = Silence(bounds.stall_s)
         self._phase = Phase.STARTING
         self._met = False
         self._kill: KillReason | None = None
@@ -82,6 +69,7 @@ class Watch:
         self._draining = False  # it is gone: read all that is left, without turns
         self._output = Output(ends.output, bounds.max_stderr_bytes)
         self._peak_rss_bytes = 0
+        self._silent_s = 0.0
         self._started = clock.monotonic()
         self._next_sample = self._started
         self._leave_by: float | None = None
@@ -127,11 +115,13 @@ class Watch:
         self._phase, action = lifecycle.step(self._phase, event)
         if action in {Action.RECORD, Action.RECORD_LAST} and frame is not None:
             self._record(frame)
+        if event in lifecycle.SIGNS_OF_LIFE:
+            self._silence.end(self._clock.monotonic())
         if action in {Action.RECORD_LAST, Action.AWAIT_EXIT}:
             self._leave_by = self._clock.monotonic() + self._bounds.linger_s
         elif action is Action.SEND_JOB:
             self._met = True
-            log.debug("child.started", document_id=self._job.document_id, child=self._job.child, pid=self._handle.pid)
+            self._log.debug("child.started", pid=self._handle.pid)
             self._send_job()
         elif action in lifecycle.KILLS:
             self._end_child(action, event)
@@ -140,23 +130,11 @@ class Watch:
         self._kill = lifecycle.KILL_REASONS.get(action)
         if action is Action.KILL_PROTOCOL and self._breach is None:
             self._breach = f"a {event} frame out of order"
-        if action is Action.KILL_DEADLINE:
-            self._await_traceback()
+        if action in lifecycle.ASK_WHERE:
+            await_traceback(self._handle, self._ends)
         self._handle.kill()
         self._killed_by = self._clock.monotonic() + _KILL_S
-        log.info("child.killed", document_id=self._job.document_id, reason=self._kill, pid=self._handle.pid)
-
-    def _await_traceback(self) -> None:
-        """Ask where it is; wait until the answer stops growing, and not for long."""
-        before = ""
-        self._handle.ask_traceback()
-        for _ in range(int(_TRACEBACK_S / _TRACEBACK_STEP_S)):
-            if self._handle.ended_unreaped(_TRACEBACK_STEP_S):
-                return
-            now = self._ends.traceback()
-            if now and now == before:
-                return
-            before = now
+        self._log.info("child.killed", reason=self._kill, pid=self._handle.pid)
 
     def _send_job(self) -> None:
         with suppress(OSError):  # it hung up: the end of its frames says so
@@ -190,12 +168,13 @@ class Watch:
                 return  # the switch, the clock and the memory get their turn between two reads
 
     def _record(self, frame: frames.Frame) -> None:
-        self._report.accept(frame)
-        if isinstance(frame, frames.PageDone):
-            self._on_page(frame.account.page, frame.pages)
+        record = self._report.accept(frame)
+        if record is not None:
+            assert self._report.pages is not None, "no page is accepted before"
+            self._on_page(record, self._report.pages)
         elif isinstance(frame, frames.LogLine):
             said = {"level_claimed": frame.level, "message": frame.event, "fields": frame.fields}
-            log.info("child.log", document_id=self._job.document_id, **said)
+            self._log.info("child.log", **said)
 
     def _read_output(self) -> None:
         while self._ends.output in self._reading:
@@ -239,8 +218,11 @@ class Watch:
         if self._phase in {Phase.STARTING, Phase.RUNNING, Phase.LEAVING}:
             if now >= self._next_sample:
                 self._sample(now)
-            if now >= self._bounds.deadline:
+            if now >= self._deadline():
                 self._happen(Event.DEADLINE)
+            elif self._phase is Phase.RUNNING and self._silence.is_stall(now):
+                self._silent_s = self._silence.lasted_s(now)
+                self._happen(Event.STALL)
             elif self._phase is Phase.STARTING and now >= self._bounds.start_deadline:
                 self._happen(Event.START_EXPIRED)
             elif self._leave_by is not None and now >= self._leave_by:
@@ -253,22 +235,36 @@ class Watch:
                 self._handle.give_up()
                 self._killed_by = now + _KILL_S
 
+    def _deadline(self) -> float:
+        return self._bounds.deadlines.at(self._report.pages)
+
     def _sample(self, now: float) -> None:
         self._next_sample = now + SAMPLE_S
         if self._handle.pid is not None:
-            resident_bytes = resident(self._handle.pid)
-            self._peak_rss_bytes = max(self._peak_rss_bytes, resident_bytes)
-            if resident_bytes > self._bounds.memory_bytes:
+            used = usage(self._handle.pid)
+            self._peak_rss_bytes = max(self._peak_rss_bytes, used.resident_bytes)
+            self._silence.sample(used.cpu_s)
+            if used.resident_bytes > self._bounds.memory_bytes:
                 self._happen(Event.MEMORY)
+            elif self._phase is Phase.RUNNING and self._silence.is_worth_a_warning(now):
+                self._tell_silence(now)
+
+    def _tell_silence(self, now: float) -> None:
+        report, silence = self._report, self._silence
+        figures = {"silent_s": round(silence.lasted_s(now), 1), "cpu_s": round(silence.cpu_s, 1)}
+        where = {"stage": report.stage, "page": report.page, "pid": self._handle.pid}
+        self._log.warning("child.silent", **where, **figures, stall_s=self._bounds.stall_s)
 
     def _patience_ms(self) -> float:
         """How long nothing needs to be done if nothing happens."""
         if self._killed_by is not None:
             until = self._killed_by
         else:
-            instants = [self._bounds.deadline, self._next_sample]
+            instants = [self._deadline(), self._next_sample]
             if self._phase is Phase.STARTING:
                 instants.append(self._bounds.start_deadline)
+            if self._phase is Phase.RUNNING and (stall_at := self._silence.ends_at()) is not None:
+                instants.append(stall_at)
             if self._leave_by is not None:
                 instants.append(self._leave_by)
             until = min(instants)
@@ -278,12 +274,13 @@ class Watch:
         failure, report, ended = self._report.failure, self._report, self._ended
         return classify.Life(
             child=self._job.child,
-            ocr=self._job.ocr,
+            plan=self._plan,
             exit=None if ended is None else classify.exit_of(ended.wait_status),
             kill=self._kill,
             supervisor_gone=self._abandoned,
             met=self._met,
             converted=report.conversion is not None,
+            left=report.left,
             claim=None if failure is None else (failure.cause, failure.detail),
             breach=self._breach,
             stage=report.stage,
@@ -293,7 +290,9 @@ class Watch:
             elapsed_s=self._clock.monotonic() - self._started,
             peak_rss_bytes=max(self._peak_rss_bytes, 0 if ended is None else ended.max_rss_bytes),
             memory_limit_bytes=self._bounds.memory_bytes,
-            timeout_s=self._bounds.deadline - self._started,
+            timeout_s=self._bounds.deadlines.allowed_s(report.pages),
+            silent_s=self._silent_s,
+            silent_cpu_s=self._silence.cpu_s,
             linger_s=self._bounds.linger_s,
             traceback=self._ends.traceback(),
             stderr_tail=self._output.tail(),

@@ -25,8 +25,9 @@ from daemon.engine.api import Engine
 from daemon.errors import EngineError, ExitStatus
 from daemon.reaper import Reaper
 
-#: What a request carries: the child's frames end, our supervision end, the document, stdout/stderr, the fault log.
-REQUEST_DESCRIPTORS = 5
+#: What a request carries: our supervision end, the child's frames end, the document, the finished pages, stdout/stderr
+#: and the fault log.
+REQUEST_DESCRIPTORS = 6
 _REQUEST_BYTES = 4096
 #: Something escaped from the child's own code.
 _STATUS_BUG = 70
@@ -66,7 +67,7 @@ class Zygote:
         for _, _, payload in ancillary:
             received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
         assert len(received) == REQUEST_DESCRIPTORS, "the parent sends all descriptors with its request"
-        frames_fd, supervision_fd, document, output, fault_log = received
+        supervision_fd, *descriptors = received
         supervision = socket.socket(fileno=supervision_fd)
         limits = sandbox.Limits(**json.loads(data))
         try:
@@ -76,14 +77,15 @@ class Zygote:
                 supervision.send(json.dumps({"failed": str(error)}).encode())
         else:
             if pid == 0:
-                self._become_child(frames_fd, document, output, fault_log, limits)
+                self._become_child(descriptors, limits)
             self._poll.register(self._reaper.adopt(pid, supervision).pidfd, select.POLLIN)
-        for fd in (frames_fd, document, output, fault_log):
+        for fd in descriptors:
             os.close(fd)
         return True
 
-    def _become_child(self, frames_fd: int, document: int, output: int, fault_log: int, limits: sandbox.Limits) -> None:
-        """Never returns: whatever happens, the process ends here."""
+    def _become_child(self, descriptors: Sequence[int], limits: sandbox.Limits) -> None:
+        """Never returns: whatever happens, the process ends here. `descriptors` are in the order of `launch.Ends`."""
+        frames_fd, document, finished, output, fault_log = descriptors
         status = _STATUS_BUG
         try:
             os.setpgid(0, 0)
@@ -91,11 +93,12 @@ class Zygote:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.dup2(output, 1)
             os.dup2(output, 2)
-            sandbox.close_all_but({0, 1, 2, frames_fd, document, fault_log, *self._library_descriptors})
+            sandbox.close_all_but({0, 1, 2, frames_fd, document, finished, fault_log, *self._library_descriptors})
             status = child.live(
                 self._engine,
                 connection=socket.socket(fileno=frames_fd),
                 document=document,
+                finished=finished,
                 fault_log=fault_log,
                 limits=limits,
             )

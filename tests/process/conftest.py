@@ -6,17 +6,18 @@ import os
 import select
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
-from daemon import sandbox
-from daemon.children import ChildJob, Children, ChildResult, KillSwitch
+from daemon import pack, sandbox
+from daemon.children import ChildJob, Children, ChildResult, Deadlines, KillSwitch
 from daemon.clock import SystemClock
 from daemon.config import ChildSettings, Settings
-from daemon.model import MediaType
+from daemon.model import MediaType, PageMode, PageRecord, Plan
 
 HERE = str(Path(__file__).parent)
 MEMORY_BYTES = 512 * 2**20
@@ -59,24 +60,33 @@ class Ward:
         *,
         failpoints: str = "",
         deadline_s: float = 60.0,
-        ocr: bool = True,
+        plan: Plan | None = None,
+        finished: Mapping[int, bytes] | None = None,
+        damage: Callable[[BinaryIO], object] = lambda _pack: None,
         switch: KillSwitch | None = None,
-        on_page: Callable[[int, int], None] = lambda _page, _pages: None,
+        on_page: Callable[[PageRecord, int], None] = lambda _record, _pages: None,
     ) -> ChildResult:
-        """Convert `text`, one page per line."""
-        with tempfile.TemporaryFile() as document:
+        """Convert `text`, one page per line; `finished` pages are packed, and the pack is damaged by `damage`."""
+        with tempfile.TemporaryFile() as document, tempfile.TemporaryFile() as packed:
             document.write(text.encode())
             document.flush()
+            for page, blob in (finished or {}).items():
+                packed.write(pack.header(page, blob) + blob)
+            damage(packed)
+            packed.flush()
+            kept = os.pread(packed.fileno(), 10**6, 0)
             result = self.children.run(
-                ChildJob(
-                    document_id="d1", attempt=1, child=1, ocr=ocr, media_type=MediaType.PDF, failpoints=failpoints
-                ),
+                job_of(plan or Plan(), failpoints),
                 document,
-                deadline=self.clock.monotonic() + deadline_s,
+                finished=None if finished is None else packed,
+                deadlines=Deadlines(
+                    started=self.clock.monotonic(), base_s=deadline_s, per_page_s=0.0, longest_s=deadline_s
+                ),
                 switch=switch or KillSwitch(),
                 on_page=on_page,
             )
             assert os.pread(document.fileno(), 10**6, 0) == text.encode(), "no child may change its document"
+            assert os.pread(packed.fileno(), 10**6, 0) == kept, "no child may change the finished pages"
         return result
 
     def census(self) -> Census:
@@ -91,6 +101,15 @@ class Ward:
             zygote_children=tuple(task.read_text().split()) if zygote else (),
             scratch=tuple(sorted(path.name for path in self.scratch.iterdir())),
         )
+
+
+def job_of(plan: Plan, failpoints: str) -> ChildJob:
+    """The first child of a document's first attempt."""
+    return ChildJob(document_id="d1", attempt=1, child=1, plan=plan, media_type=MediaType.PDF, failpoints=failpoints)
+
+
+#: A plan in which no picture is read.
+WITHOUT_OCR = Plan(default=PageMode.WITHOUT_OCR)
 
 
 def is_gone(pid: int) -> bool:

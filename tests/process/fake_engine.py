@@ -1,14 +1,18 @@
 """A fake engine: no models, no libraries, and every way to die that only code inside the child can have.
 
-What it does is written in the document itself: one command per line, each a page.
+What it does is written in the document itself: one command per line, each a page. `fake 5` is a document of five
+harmless pages. A page's blob is JSON: its number, its text and the mode that it was converted in.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import mmap
 import os
 import socket
 import stat
+import struct
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +21,7 @@ from pathlib import Path
 from daemon.config import EngineSettings
 from daemon.engine.api import Progress
 from daemon.errors import DocumentError, EngineError
-from daemon.model import Cause, Conversion, MediaType, PageReport, PageState, Stage
+from daemon.model import OCR_MODES, Cause, Conversion, MediaType, PageRecord, PageReport, PageState, Plan, Stage
 
 
 class FakeEngine:
@@ -33,28 +37,68 @@ class FakeEngine:
         data: bytes,
         *,
         media_type: MediaType,  # noqa: ARG002  the interface's own
-        ocr: bool,
+        plan: Plan,
+        finished: Mapping[int, bytes],
         scratch: Path,
         progress: Progress,
-    ) -> Conversion:
+    ) -> Conversion | None:
         """Obey, page by page."""
-        lines = data.decode().splitlines()
+        lines = lines_of(data)
         (scratch / "work").write_bytes(data)
-        reports = []
+        if lines[0] == "leave":
+            progress.opened(len(lines))
+            return None
+        if lines[0] != "unopened":
+            progress.opened(len(lines))
+        blobs: dict[int, bytes] = {}
+        fresh = 0
         for number, line in enumerate(lines, start=1):
-            progress.stage(Stage.PARSE, number)
-            progress.stage(Stage.LAYOUT, number)
-            if ocr:
-                progress.stage(Stage.OCR, number)
-            obey(line, scratch)
-            report = PageReport(page=number, state=PageState.OCR if ocr else PageState.TEXT, engine="fake")
-            progress.page_done(report, len(lines))
-            reports.append(report)
+            kept = finished.get(number)
+            if kept is not None:
+                blobs[number] = kept
+            elif (plan.wants(number) and fresh < plan.most_pages) or line == "unasked":
+                fresh += 1
+                blobs[number] = convert_page(number, line, plan, scratch, progress)
+        return self.assembled(lines, blobs) if len(blobs) == len(lines) else None
+
+    def assembled(self, lines: list[str], blobs: Mapping[int, bytes]) -> Conversion:
+        """Make the document from its pages' blobs and from nothing else."""
+        pages = [json.loads(blobs[number]) for number in range(1, len(lines) + 1)]
         size = int(lines[0].removeprefix("size ")) if lines[0].startswith("size ") else 0
-        markdown = data.decode().upper().encode() + b"x" * size
+        markdown = "\n".join(page["text"].upper() for page in pages).encode() + b"x" * size
         return Conversion(
-            artefacts={"document.md": markdown, "document.json": b"{}"}, pages=tuple(reports), engine=self.manifest
+            artefacts={"document.md": markdown, "document.json": b"{}"},
+            pages=tuple(report_of(page["page"], Plan(default=page["mode"])) for page in pages),
+            engine=self.manifest,
         )
+
+
+def lines_of(data: bytes) -> list[str]:
+    """One command a page."""
+    lines = data.decode().splitlines()
+    return [f"page {number}" for number in range(1, int(lines[0][5:]) + 1)] if lines[0].startswith("fake ") else lines
+
+
+def report_of(number: int, plan: Plan) -> PageReport:
+    """The account of one page."""
+    state = PageState.OCR if plan.mode_of(number) in OCR_MODES else PageState.TEXT
+    return PageReport(page=number, state=state, engine="fake")
+
+
+def convert_page(number: int, line: str, plan: Plan, scratch: Path, progress: Progress) -> bytes:
+    """Announce, obey, hand over."""
+    progress.stage(Stage.PARSE, number)
+    progress.stage(Stage.LAYOUT, number)
+    if plan.mode_of(number) in OCR_MODES:
+        progress.stage(Stage.OCR, number)
+    obey(line, scratch)
+    page = {"page": number, "text": line, "mode": plan.mode_of(number)}
+    if line.startswith("blob "):
+        page["padding"] = "x" * int(line.removeprefix("blob "))
+    record = PageRecord(page=number, report=report_of(number, plan), blob=json.dumps(page).encode())
+    for _ in range(2 if line == "twice" else 1):
+        progress.page_done(record)
+    return record.blob
 
 
 def obey(line: str, scratch: Path) -> None:
@@ -73,6 +117,38 @@ def send_half_a_frame(then: Callable[[], object]) -> None:
     """Announce a result, send four bytes of it, and end."""
     frames_socket().send(b"\xb1\x07\x00\x00\x10\x00half")
     then()
+
+
+def send_half_a_blob() -> None:
+    """Send a whole chunk of page 2, announce a second one, and die in the middle of it."""
+    begun = struct.pack(">BBI", 0xB1, 9, 4096) + struct.pack(">I", 2) + b"and"
+    frames_socket().send(frame(9, struct.pack(">I", 2) + b"half a page") + begun)
+    os.abort()
+
+
+def send_wrong_digest() -> None:
+    """Account for page 2 with the digest of other bytes."""
+    account = {"page": 2, "state": "text", "engine": "fake"}
+    done = {"account": account, "size_bytes": 4, "sha256": "0" * 64}
+    frames_socket().send(frame(9, struct.pack(">I", 2) + b"blob") + frame(3, json.dumps(done).encode()))
+    threading.Event().wait()
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    """Bytes of a frame, made without the code that the parent trusts."""
+    return struct.pack(">BBI", 0xB1, kind, len(payload)) + payload
+
+
+def spin() -> None:
+    """Compute for ever in native code, holding the GIL."""
+    sum(range(10**15))
+
+
+def chatter() -> None:
+    """Log without end and without getting on."""
+    while True:
+        logging.getLogger("chatty").warning("still here")
+        threading.Event().wait(0.05)
 
 
 def close_and_linger() -> None:
@@ -166,6 +242,10 @@ def load_and_die(settings: EngineSettings, *, threads: int) -> FakeEngine:
 
 COMMANDS: Mapping[str, Callable[[str], object]] = {
     "half": lambda _: send_half_a_frame(lambda: os._exit(0)),
+    "half-blob": lambda _: send_half_a_blob(),
+    "wrong-digest": lambda _: send_wrong_digest(),
+    "spin": lambda _: spin(),
+    "chatter": lambda _: chatter(),
     "half-abort": lambda _: send_half_a_frame(os.abort),
     "job": lambda _: frames_socket().send(b"\xb1\x10\x00\x00\x00\x02{}"),
     "grandchild": lambda rest: leave_grandchild(Path(rest), own_session=False),

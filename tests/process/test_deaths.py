@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import structlog
 
 from daemon.children import ChildResult
-from daemon.model import Cause, Stage
+from daemon.model import Cause, PageMode, Plan, Stage
 from tests.process.conftest import Ward, is_gone
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
@@ -21,6 +23,7 @@ class Death:
 
     text: str
     failpoints: str = ""
+    plan: Plan = field(default_factory=Plan)
     #: Nothing but the deadline ends it.
     hangs: bool = False
     cause: Cause
@@ -90,6 +93,31 @@ DEATHS: dict[str, Death] = {
     "death in mid-frame": Death(
         text="a\nhalf-abort", cause=Cause.CRASHED, signal="SIGABRT", words="killed by SIGABRT in ocr of page 2"
     ),
+    "death in mid-blob": Death(text="a\nhalf-blob", cause=Cause.CRASHED, signal="SIGABRT", words="1 of 2 pages done"),
+    "wrong digest": Death(
+        text="a\nwrong-digest", cause=Cause.PROTOCOL, signal="SIGKILL", words="page 2 is not the 4 bytes"
+    ),
+    "page twice": Death(text="a\ntwice", cause=Cause.PROTOCOL, signal="either", words="page 2 is finished twice"),
+    "page not wanted": Death(
+        text="a\nunasked",
+        plan=Plan(skip=frozenset({2})),
+        cause=Cause.PROTOCOL,
+        signal="either",
+        words="page 2 is not this child's to convert",
+    ),
+    "more than its share": Death(
+        text="a\nunasked",
+        plan=Plan(most_pages=1),
+        cause=Cause.PROTOCOL,
+        signal="either",
+        words="page 2 is not this child's to convert",
+    ),
+    "pages of no document": Death(
+        text="unopened\nb", cause=Cause.PROTOCOL, signal="either", page=1, words="page 1 does not exist"
+    ),
+    "share of nothing": Death(
+        text="leave\nb", cause=Cause.PROTOCOL, signal="either", page=None, words="and none was finished"
+    ),
     "a frame of the parent's": Death(
         text="a\njob",
         cause=Cause.PROTOCOL,
@@ -153,7 +181,8 @@ DEATHS: dict[str, Death] = {
 def test_death(ward: Ward, death: str) -> None:
     """Each way to die has its cause, its place and its sentence."""
     case = DEATHS[death]
-    outcome = ward.run(case.text, failpoints=case.failpoints, deadline_s=ward.hang_s if case.hangs else 60).outcome
+    deadline_s = ward.hang_s if case.hangs else 60
+    outcome = ward.run(case.text, plan=case.plan, failpoints=case.failpoints, deadline_s=deadline_s).outcome
     assert (outcome.cause, outcome.page) == (case.cause, case.page)
     assert case.signal in {outcome.signal, "either"}
     assert case.words in outcome.detail
@@ -177,6 +206,45 @@ def test_deadline_is_kept(ward: Ward) -> None:
     outcome = ward.run("a", failpoints="child.ocr=hang", deadline_s=ward.hang_s).outcome
     assert time.monotonic() - began < ward.hang_s + 3
     assert f"killed at its deadline of {ward.hang_s:.1f} s" in outcome.detail
+
+
+@pytest.fixture(params=["zygote", "spawn"])
+def impatient(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ward]:
+    """A parent that waits one second for a sign of life."""
+    made = Ward(request.param, tmp_path, stall_s=1.0)
+    made.children.start()
+    yield made
+    made.children.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "failpoints", "words"),
+    [
+        ("a\nwait 9999", "", "(idle)"),
+        ("a\nb", "child.ocr@page=2=hang", "(idle)"),
+        ("a\nspin", "", "(busy: "),
+        ("a\nchatter", "", "(idle)"),
+    ],
+    ids=["wait", "hang", "spin", "chatter"],
+)
+def test_stall(impatient: Ward, text: str, failpoints: str, words: str) -> None:
+    """Silence costs its limit, tells a loop from a wait, is warned of once, and log lines do not end it."""
+    with structlog.testing.capture_logs() as logs:
+        outcome = impatient.run(text, failpoints=failpoints).outcome
+    assert (outcome.cause, outcome.stage, outcome.page) == (Cause.STALLED, Stage.OCR, 2)
+    assert (outcome.mode, outcome.signal, outcome.pages_done) == (PageMode.FULL, "SIGKILL", 1)
+    assert "s without a sign of life in ocr of page 2 of 2" in outcome.detail
+    assert words in outcome.detail
+    assert 1.0 <= float(outcome.detail.split()[2]) < 5.0
+    assert 'fake_engine.py"' in outcome.traceback
+    (warning,) = [line for line in logs if line["event"] == "child.silent"]
+    assert (warning["log_level"], warning["stage"], warning["page"]) == ("warning", Stage.OCR, 2)
+    assert 0.5 <= warning["silent_s"] <= outcome.elapsed_s
+
+
+def test_slow_but_alive(impatient: Ward) -> None:
+    """Many pages, each below the limit and together beyond it, are no stall."""
+    assert impatient.run("wait 0.4\nwait 0.4\nwait 0.4\nwait 0.4").outcome.cause is Cause.CONVERTED
 
 
 @pytest.mark.parametrize("kind", ["grandchild", "grandchild-setsid"])

@@ -16,7 +16,7 @@ import structlog
 
 from daemon.children import ChildResult
 from daemon.errors import EngineError
-from daemon.model import Cause
+from daemon.model import Cause, PageRecord
 from tests.process.conftest import HERE, Ward, is_gone
 
 pytestmark = pytest.mark.process
@@ -41,8 +41,8 @@ def test_zygote_killed(zygote_ward: Ward, tmp_path_factory: pytest.TempPathFacto
     first = children.zygote_pid
     assert first is not None
 
-    def shoot(page: int, _pages: int) -> None:
-        if page == 1:
+    def shoot(record: PageRecord, _pages: int) -> None:
+        if record.page == 1:
             os.kill(first, signal.SIGKILL)
 
     result = zygote_ward.run(f"grandchild-setsid {pid_file}\nwait 9999", on_page=shoot)
