@@ -43,6 +43,7 @@ class Bounds:
     start_deadline: float
     stall_s: float
     memory_bytes: int
+    max_pages: int
     max_output_bytes: int
     max_stderr_bytes: int
     linger_s: float

@@ -156,6 +156,7 @@ class Children:
                 start_deadline=self._clock.monotonic() + child.start_timeout_s,
                 stall_s=child.stall_s,
                 memory_bytes=self._memory_bytes,
+                max_pages=self._settings.engine.max_pages,
                 max_output_bytes=child.max_output_bytes,
                 max_stderr_bytes=child.max_stderr_bytes,
                 linger_s=child.linger_s,

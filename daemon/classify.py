@@ -112,6 +112,7 @@ def classify(life: Life) -> Outcome:
         ocr=reads_pictures(life.plan, life.page),
         mode=_mode(life),
         pages_done=life.pages_done,
+        pages=life.pages,
         signal=signal_name(life.exit.signal) if life.exit is not None and life.exit.signal is not None else None,
         stage=life.stage,
         page=life.page,

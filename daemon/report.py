@@ -21,7 +21,8 @@ _OPTIONAL = frozenset({"preview.webp"})
 class Report:
     """The frames of one child, taken in one by one."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, max_pages: int) -> None:
+        """`max_pages` is what an honest child refuses by itself; the parent's own memory depends on it."""
         self.stage: Stage = Stage.START
         self.page: int | None = None
         #: Numbers of the pages that this child finished.
@@ -33,6 +34,7 @@ class Report:
         self.left: int | None = None
         self.conversion: Conversion | None = None
         self._plan = plan
+        self._max_pages = max_pages
         self._parts: dict[str, list[bytes]] = {}
         #: The blob that is coming in, and whose it is.
         self._blob = bytearray()
@@ -69,6 +71,8 @@ class Report:
     def _opened(self, frame: Opened) -> None:
         if self.pages is not None:
             raise ProtocolError(f"a document of {self.pages} pages was opened again, and has {frame.pages} now")
+        if frame.pages > self._max_pages:
+            raise ProtocolError(f"{frame.pages} pages were announced, {self._max_pages} are allowed")
         self.pages = frame.pages
 
     def _take_blob(self, frame: BlobChunk) -> None:

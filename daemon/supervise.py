@@ -58,7 +58,7 @@ class Watch:
         self._switch = switch
         self._on_page = on_page
         self._decoder = wire.Decoder(max_total_bytes=bounds.max_output_bytes)
-        self._report = Report(self._plan)
+        self._report = Report(self._plan, max_pages=bounds.max_pages)
         self._silence = Silence(bounds.stall_s)
         self._phase = Phase.STARTING
         self._met = False

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from daemon.classify import Life, classify, exit_of, signal_name
 from daemon.frames import CLAIMABLE_CAUSES
-from daemon.model import Cause, Exit, KillReason, Stage
+from daemon.model import OCR_MODES, Cause, Exit, KillReason, PageMode, Plan, Stage
 
 MB = 2**20
 GOOD = Life(
     child=2,
-    ocr=True,
+    plan=Plan(),
     exit=Exit(status=0),
     converted=True,
     stage=Stage.OCR,
@@ -33,6 +33,8 @@ GOOD = Life(
     stderr_tail="oh",
 )
 SILENT = dataclasses.replace(GOOD, converted=False)
+SHARE = dataclasses.replace(SILENT, left=14)
+STALLED = dataclasses.replace(SILENT, kill=KillReason.STALL, silent_s=60.02)
 SEGV = Exit(signal=signal.SIGSEGV)
 CLAIM = (Cause.ENCRYPTED, "it needs a password")
 
@@ -59,6 +61,16 @@ def but(life: Life, **changes: object) -> Life:
         (but(SILENT, claim=CLAIM), Cause.ENCRYPTED, "it needs a password; after 3.1 s"),
         (but(SILENT, claim=CLAIM, exit=SEGV), Cause.CRASHED, "killed by SIGSEGV after it reported encrypted"),
         (but(SILENT, kill=KillReason.DEADLINE), Cause.TIMEOUT, "killed at its deadline of 900.0 s in ocr of page 7"),
+        (SHARE, Cause.SLICED, "its share is converted, 14 pages are left, after 3.1 s"),
+        (but(SHARE, exit=SEGV), Cause.CRASHED, "killed by SIGSEGV after its share of the pages, after 3.1 s"),
+        (but(SHARE, exit=Exit(status=1)), Cause.CRASHED, "left with status 1 after its share of the pages"),
+        (
+            STALLED,
+            Cause.STALLED,
+            "killed after 60.0 s without a sign of life in ocr of page 7 of 20 (idle) after 3.1 s",
+        ),
+        (but(STALLED, silent_cpu_s=58.9), Cause.STALLED, "in ocr of page 7 of 20 (busy: 58.9 s of CPU)"),
+        (but(STALLED, silent_cpu_s=2.9), Cause.STALLED, "(idle)"),
         (but(SILENT, kill=KillReason.MEMORY), Cause.MEMORY, "killed at its memory limit in ocr"),
         (but(SILENT, kill=KillReason.PROTOCOL, breach="bad byte"), Cause.PROTOCOL, "not to be believed: bad byte"),
         (but(SILENT, kill=KillReason.DRAIN), Cause.DRAINED, "told to stop"),
@@ -96,10 +108,11 @@ def test_each_end_has_its_cause(life: Life, cause: Cause, words: str) -> None:
     assert "412 MB of 2048 MB allowed" in outcome.detail or life.peak_rss_bytes > 412 * MB
 
 
-@pytest.mark.parametrize("reason", [KillReason.DEADLINE, KillReason.MEMORY, KillReason.DRAIN, KillReason.LINGERED])
+@pytest.mark.parametrize("reason", sorted(set(KillReason) - {KillReason.LEASE_LOST, KillReason.PROTOCOL}))
 def test_a_kill_that_came_too_late_costs_no_result(reason: KillReason) -> None:
-    """A document that was finished and whose child left by itself is converted, although a kill was on its way."""
+    """What was finished, and whose child left by itself, counts, although a kill was on its way."""
     assert classify(but(GOOD, kill=reason)).cause is Cause.CONVERTED
+    assert classify(but(SHARE, kill=reason)).cause is Cause.SLICED
 
 
 @pytest.mark.parametrize(
@@ -108,12 +121,37 @@ def test_a_kill_that_came_too_late_costs_no_result(reason: KillReason) -> None:
 def test_a_result_that_is_not_wanted(reason: KillReason, cause: Cause) -> None:
     """A lost lease publishes nothing; a child that broke the rules is not believed afterwards."""
     assert classify(but(GOOD, kill=reason)).cause is cause
+    assert classify(but(SHARE, kill=reason)).cause is cause
+
+
+@pytest.mark.parametrize(
+    ("page", "mode", "ocr"),
+    [
+        (7, PageMode.TEXT_ONLY, False),
+        (8, PageMode.REDUCED, True),
+        (9, PageMode.WITHOUT_OCR, False),
+        (None, None, False),
+    ],
+)
+def test_mode_of_the_page_in_hand(page: int | None, mode: PageMode | None, ocr: bool) -> None:  # noqa: FBT001  a case of the table
+    """The ladder learns what the page was given, not what the document's other pages are."""
+    plan = Plan(default=PageMode.WITHOUT_OCR, modes={7: PageMode.TEXT_ONLY, 8: PageMode.REDUCED})
+    outcome = classify(but(SILENT, plan=plan, page=page))
+    assert (outcome.page, outcome.mode, outcome.ocr) == (page, mode, ocr)
+
+
+@pytest.mark.parametrize("mode", PageMode)
+def test_without_a_page_the_plan_says(mode: PageMode) -> None:
+    """A document that could not be opened was tried at the plan's own mode."""
+    outcome = classify(but(SILENT, plan=Plan(default=mode), page=None))
+    assert (outcome.mode, outcome.ocr) == (None, mode in OCR_MODES)
 
 
 def test_everything_is_in_the_record() -> None:
     """What a person needs to look into a crash is carried over."""
     outcome = classify(but(SILENT, exit=SEGV))
     assert (outcome.child, outcome.ocr, outcome.signal) == (2, True, "SIGSEGV")
+    assert (outcome.pages_done, outcome.pages) == (6, 20)
     assert (outcome.stage, outcome.page) == (Stage.OCR, 7)
     assert (outcome.elapsed_s, outcome.peak_rss_bytes) == (3.14, 412 * MB)
     assert (outcome.traceback, outcome.stderr_tail) == ("Fatal Python error", "oh")
@@ -127,12 +165,13 @@ EXIT = (
 LIFE = st.builds(
     Life,
     child=st.integers(1, 5),
-    ocr=st.booleans(),
+    plan=st.sampled_from(PageMode).map(lambda mode: Plan(default=mode)),
     exit=EXIT,
     kill=st.none() | st.sampled_from(KillReason),
     supervisor_gone=st.booleans(),
     met=st.booleans(),
     converted=st.booleans(),
+    left=st.none() | st.integers(1, 9),
     claim=st.none() | st.tuples(st.sampled_from(sorted(CLAIMABLE_CAUSES)), st.text(max_size=5)),
     breach=st.none() | st.just("half a frame"),
     stage=st.sampled_from(Stage),
@@ -149,6 +188,9 @@ def test_converted_only_with_a_result_and_status_0(life: Life) -> None:
     outcome = classify(life)
     if outcome.cause is Cause.CONVERTED:
         assert life.converted
+        assert life.exit == Exit(status=0)
+    if outcome.cause is Cause.SLICED:
+        assert life.left is not None
         assert life.exit == Exit(status=0)
     assert outcome.detail
 

@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.frames import Kind
-from daemon.lifecycle import FRAME_EVENTS, KILL_EVENTS, KILL_REASONS, KILLS, TRANSITIONS, Action, Event, Phase, step
+from daemon.lifecycle import (
+    FRAME_EVENTS,
+    KILL_EVENTS,
+    KILL_REASONS,
+    KILLS,
+    SIGNS_OF_LIFE,
+    TRANSITIONS,
+    Action,
+    Event,
+    Phase,
+    step,
+)
 from daemon.model import KillReason
 
 ALIVE = [phase for phase in Phase if phase is not Phase.GONE]
@@ -70,7 +81,7 @@ def test_nothing_after_the_last_word(event: Event) -> None:
     assert step(Phase.LEAVING, event) == (Phase.KILLING, Action.KILL_PROTOCOL)
 
 
-@pytest.mark.parametrize("event", [Event.STAGE, Event.PAGE, Event.ARTEFACT, Event.RESULT])
+@pytest.mark.parametrize("event", sorted({*FRAMES} - {Event.HELLO, Event.LOG, Event.FAILURE}))
 def test_hello_comes_first(event: Event) -> None:
     """Before its hello a child may log, fail or go; nothing else."""
     assert step(Phase.STARTING, event) == (Phase.KILLING, Action.KILL_PROTOCOL)
@@ -80,6 +91,19 @@ def test_hello_comes_first(event: Event) -> None:
 def test_a_log_line_changes_nothing(phase: Phase) -> None:
     """A line of a log is no hello."""
     assert step(phase, Event.LOG) == (phase, Action.RECORD)
+
+
+@pytest.mark.parametrize("last", [Event.RESULT, Event.SLICED, Event.FAILURE, Event.EOF])
+def test_after_the_last_word_it_must_leave(last: Event) -> None:
+    """A result, a share, a failure or a hang-up: none of them lets a child stay."""
+    phase, action = step(Phase.RUNNING, last)
+    assert phase is Phase.LEAVING
+    assert action in {Action.RECORD_LAST, Action.AWAIT_EXIT}
+
+
+def test_talk_is_no_sign_of_life() -> None:
+    """A library that logs for ever must not keep a stuck page alive; whatever else is sent is work."""
+    assert set(FRAMES) - SIGNS_OF_LIFE == {Event.LOG, Event.FAILURE, Event.RESULT, Event.SLICED}
 
 
 def test_a_child_sends_no_jobs() -> None:

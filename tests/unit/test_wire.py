@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from daemon.errors import ProtocolError
 from daemon.frames import (
     CHUNK_BYTES,
     CLAIMABLE_CAUSES,
+    BlobChunk,
     Chunk,
     Failure,
     Frame,
@@ -23,14 +23,16 @@ from daemon.frames import (
     Job,
     Kind,
     LogLine,
+    Opened,
     PageAccount,
     PageDone,
     Result,
+    Sliced,
     StageStarted,
+    WorkPlan,
     clean,
 )
-from daemon.model import ARTEFACTS, Cause, MediaType, PageReport, PageState, Stage
-from daemon.report import Report
+from daemon.model import ARTEFACTS, Cause, MediaType, PageMode, PageState, Plan, Stage
 from daemon.wire import HEADER, MAX_FRAME_BYTES, VERSION, Decoder, encode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
@@ -51,10 +53,22 @@ JSON = st.recursive(
 )
 MANIFEST = st.dictionaries(TEXT, JSON, max_size=3)
 DIGEST = st.fixed_dictionaries({"size_bytes": st.integers(0, 2**40), "sha256": st.just("0" * 64)})
+PLAN = st.builds(
+    Plan,
+    default=st.sampled_from(PageMode),
+    modes=st.dictionaries(COUNT, st.sampled_from(PageMode), max_size=3),
+    skip=st.frozensets(COUNT, max_size=3),
+    only=PAGE,
+    most_pages=COUNT,
+    preview=st.booleans(),
+)
 FRAME: st.SearchStrategy[Frame] = st.one_of(
     st.builds(Hello, pid=COUNT, engine=st.none() | MANIFEST),
     st.builds(StageStarted, stage=st.sampled_from(Stage), page=PAGE),
-    st.builds(PageDone, account=ACCOUNT, pages=COUNT),
+    st.builds(Opened, pages=COUNT),
+    st.builds(BlobChunk, page=st.integers(1, 2**32 - 1), data=st.binary(min_size=1, max_size=200)),
+    st.builds(PageDone, account=ACCOUNT, size_bytes=st.integers(0, 2**40), sha256=st.just("f" * 64)),
+    st.builds(Sliced, left=COUNT),
     st.builds(
         LogLine,
         level=st.sampled_from(["debug", "info", "warning", "error"]),
@@ -77,7 +91,7 @@ FRAME: st.SearchStrategy[Frame] = st.one_of(
         document_id=TEXT,
         attempt=COUNT,
         child=COUNT,
-        ocr=st.booleans(),
+        plan=PLAN.map(WorkPlan.of),
         media_type=st.sampled_from(MediaType),
         scratch=TEXT,
         max_output_bytes=st.integers(0, 2**40),
@@ -135,6 +149,11 @@ def test_right_header_wrong_payload(kind: Kind, payload: bytes) -> None:
         (HEADER.pack(VERSION, Kind.ARTEFACT, MAX_FRAME_BYTES + 1), "announces"),
         (HEADER.pack(VERSION, Kind.ARTEFACT, 1) + b"\x00", "names nothing"),
         (HEADER.pack(VERSION, Kind.ARTEFACT, 2) + b"\x09a", "names nothing"),
+        (HEADER.pack(VERSION, Kind.BLOB, 4) + bytes(3) + b"\x01", "names no page"),
+        (HEADER.pack(VERSION, Kind.BLOB, 5) + bytes(5), "names no page"),
+        (HEADER.pack(VERSION, Kind.BLOB, CHUNK_BYTES + 5) + b"a" * (CHUNK_BYTES + 5), "too long"),
+        (HEADER.pack(VERSION, Kind.OPENED, 11) + b'{"pages":0}', "pages"),
+        (HEADER.pack(VERSION, Kind.SLICED, 10) + b'{"left":0}', "left"),
         (HEADER.pack(VERSION, Kind.STAGE, 2) + b"{}", "stage: Field required"),
         (HEADER.pack(VERSION, Kind.HELLO, 40) + b"[" * 40, "not as agreed"),
         (HEADER.pack(VERSION, Kind.LOG, 30_000) + b"[" * 30_000, "not as agreed"),
@@ -202,106 +221,30 @@ def test_clean_text_can_be_sent(text: str, limit: int) -> None:
 
 def test_a_bug_is_not_sent() -> None:
     """A chunk that was not cut is our own mistake, and asserted."""
-    with pytest.raises(AssertionError):
-        encode(Chunk(name="document.md", data=bytes(CHUNK_BYTES + 1)))
+    for uncut in (
+        Chunk(name="document.md", data=bytes(CHUNK_BYTES + 1)),
+        BlobChunk(page=1, data=bytes(CHUNK_BYTES + 1)),
+        BlobChunk(page=1, data=b""),
+    ):
+        with pytest.raises(AssertionError):
+            encode(uncut)
+
+
+@given(PLAN)
+def test_a_plan_travels_whole(plan: Plan) -> None:
+    """What a child is to do is what the parent meant, to the page."""
+    assert WorkPlan.model_validate_json(WorkPlan.of(plan).model_dump_json()).plan() == plan
+
+
+@pytest.mark.parametrize("key", ["0", "01", "+1", " 1", "1.0", "1_0", "-1", "", "one", "9" * 10, "\u0661"])
+def test_a_page_has_one_spelling(key: str) -> None:
+    """Keys of JSON are texts; nothing but a page's own digits is a page."""
+    spelled = WorkPlan.of(Plan(modes={1: PageMode.GAP})).model_dump(mode="json") | {"modes": {key: "gap"}}
+    with pytest.raises(ValidationError):
+        WorkPlan.model_validate_json(json.dumps(spelled))
 
 
 def test_claims_of_others_are_refused_on_our_side_too() -> None:
     """A child cannot even build a failure with the parent's causes."""
     with pytest.raises(ValidationError):
         Failure(cause=Cause.DRAINED, detail="")
-
-
-# --- what the frames add up to ---------------------------------------------------------------------------
-
-
-def account(page: int) -> PageAccount:
-    """One page."""
-    return PageAccount.of(PageReport(page=page, state=PageState.TEXT, engine="fake"))
-
-
-def result(pages: Sequence[int] = (1, 2), **contents: bytes) -> Result:
-    """An honest result for `contents`."""
-    digests = {
-        name.replace("_", "."): {"size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for name, content in contents.items()
-    }
-    pages_json = [account(page).model_dump(mode="json") for page in pages]
-    return Result.model_validate_json(json.dumps({"pages": pages_json, "engine": {}, "artefacts": digests}))
-
-
-def test_a_whole_result() -> None:
-    """Chunks, in their order, become the artefacts."""
-    report = Report()
-    for frame in (
-        Chunk(name="document.md", data=b"a"),
-        Chunk(name="document.json", data=b"{}"),
-        Chunk(name="document.md", data=b"b"),
-    ):
-        report.accept(frame)
-    report.accept(result(document_md=b"ab", document_json=b"{}"))
-    assert report.conversion is not None
-    assert report.conversion.artefacts == {"document.md": b"ab", "document.json": b"{}"}
-    assert [page.page for page in report.conversion.pages] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("last", "words"),
-    [
-        (result(document_md=b"other", document_json=b"{}"), "is not the 5 bytes"),
-        (result(document_md=b"Text", document_json=b"{}"), "is not the 4 bytes"),
-        (result(document_md=b"text"), "the result names"),
-        (result(document_md=b"text", document_json=b"{}", preview_webp=b"x"), "the result names"),
-        (result((), document_md=b"text", document_json=b"{}"), "are not 1, 2, 3"),
-        (result((2, 1), document_md=b"text", document_json=b"{}"), "are not 1, 2, 3"),
-        (result((1, 3), document_md=b"text", document_json=b"{}"), "are not 1, 2, 3"),
-        (result((1,), document_md=b"text", document_json=b"{}"), "2 were announced"),
-    ],
-)
-def test_a_result_that_does_not_add_up(last: Result, words: str) -> None:
-    """Sizes, digests, names and pages are all checked before a result is one."""
-    report = Report()
-    for frame in (
-        PageDone(account=account(2), pages=2),
-        Chunk(name="document.md", data=b"text"),
-        Chunk(name="document.json", data=b"{}"),
-    ):
-        report.accept(frame)
-    with pytest.raises(ProtocolError, match=words):
-        report.accept(last)
-    assert report.conversion is None
-
-
-def test_a_size_that_does_not_fit_its_digest() -> None:
-    """The right digest does not excuse a wrong size."""
-    report = Report()
-    report.accept(Chunk(name="document.md", data=b"text"))
-    report.accept(Chunk(name="document.json", data=b"{}"))
-    honest = result(document_md=b"text", document_json=b"{}")
-    digests = honest.artefacts | {"document.md": honest.artefacts["document.md"].model_copy(update={"size_bytes": 5})}
-    with pytest.raises(ProtocolError, match="is not the 5 bytes"):
-        report.accept(honest.model_copy(update={"artefacts": digests}))
-
-
-def test_the_two_main_artefacts_are_never_missing() -> None:
-    """A preview alone is no result, however honest its digest."""
-    report = Report()
-    report.accept(Chunk(name="preview.webp", data=b"x"))
-    with pytest.raises(ProtocolError, match="the result names"):
-        report.accept(result(preview_webp=b"x"))
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (PageDone(account=account(1), pages=2), PageDone(account=account(1), pages=2)),
-        (PageDone(account=account(1), pages=2), PageDone(account=account(2), pages=3)),
-        (PageDone(account=account(1), pages=2), PageDone(account=account(3), pages=2)),
-    ],
-)
-def test_pages_that_contradict(first: PageDone, second: PageDone) -> None:
-    """A page is done once, and a document does not grow."""
-    report = Report()
-    report.accept(first)
-    with pytest.raises(ProtocolError):
-        report.accept(second)
