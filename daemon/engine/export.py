@@ -58,6 +58,11 @@ def markdown(document: DoclingDocument) -> bytes:
     return (clean(text).rstrip("\n") + "\n").encode()
 
 
+def can_be_read(text: bytes) -> bool:
+    """Whether Markdown holds anything besides place holders."""
+    return bool(_COMMENTS.sub("", text.decode()).strip())
+
+
 def lossless(document: DoclingDocument) -> bytes:
     """Docling's own JSON, floats in full."""
     return clean_json(document.export_to_dict()).encode()

@@ -45,6 +45,8 @@ _BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, KeyError, T
 class ImageSource(PdfDocumentBackend):  # type: ignore[misc]
     """An open image document; Docling's document backend."""
 
+    has_text_layers = False
+
     def __init__(self, data: bytes, *, media_type: MediaType, budget: Budget, max_pages: int) -> None:
         """Open `data`. Raises DocumentError: MALFORMED, NO_PAGES or TOO_LARGE."""
         self.input_format = InputFormat.IMAGE

@@ -38,6 +38,8 @@ _CONTENT = ContentConfig(
 class PdfSource(PdfDocumentBackend):  # type: ignore[misc]
     """An open PDF; Docling's document backend."""
 
+    has_text_layers = True
+
     def __init__(self, data: bytes, *, budget: Budget, max_pages: int) -> None:
         """Open `data`. Raises DocumentError: ENCRYPTED, MALFORMED, NO_PAGES or TOO_LARGE."""
         self.input_format = InputFormat.PDF

@@ -8,17 +8,15 @@ random id goes into them.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
 
 from daemon.clock import SystemClock
 from daemon.config import EngineSettings
 from daemon.engine import runtime
 from daemon.engine.api import Progress
-from daemon.errors import DocumentError, EngineError
-from daemon.model import Cause, Conversion, MediaType, Stage
+from daemon.errors import EngineError
+from daemon.model import Conversion, MediaType, Plan, Stage
 
 
 def load(settings: EngineSettings, *, threads: int) -> DoclingEngine:
@@ -58,8 +56,8 @@ class DoclingEngine:
             tables=PageTableModel(options=PageTableOptions()),
             reading=PageReaderModel(options=ReaderOptions(), reader=self._reader),
             silent=PageReaderModel(options=ReaderOptions(), reader=None),
-            clock=SystemClock(),
         )
+        self._clock = SystemClock()
         self._manifest = manifest.check(settings, threads=threads, models=runtime.loaded_models())
 
     @property
@@ -74,96 +72,31 @@ class DoclingEngine:
         warm_up(self._budget, self._layout, self._reader)
 
     def convert(
-        self, data: bytes, *, media_type: MediaType, ocr: bool, scratch: Path, progress: Progress
-    ) -> Conversion:
-        """Convert one document. Nothing is written to `scratch`: all work is in memory.
+        self,
+        data: bytes,
+        *,
+        media_type: MediaType,
+        plan: Plan,
+        finished: Mapping[int, bytes],
+        scratch: Path,
+        progress: Progress,
+    ) -> Conversion | None:
+        """See daemon.engine.api.Engine. Nothing is written to `scratch`: all work is in memory."""
+        from daemon.engine.document import OpenDocument  # noqa: PLC0415 - native, see above
 
-        Raises DocumentError with the cause.
-        """
         del scratch
         progress.stage(Stage.OPEN)
-        source = self._open(data, media_type)
+        document = OpenDocument(
+            data,
+            media_type=media_type,
+            plan=plan,
+            budget=self._budget,
+            max_pages=self._settings.max_pages,
+            pipeline=self._pipeline,
+            progress=progress,
+            clock=self._clock,
+        )
         try:
-            return self._convert(source, data, media_type, ocr=ocr, progress=progress)
+            return document.convert(finished, manifest=self._manifest)
         finally:
-            source.unload()
-
-    def _open(self, data: bytes, media_type: MediaType) -> Any:
-        from daemon.engine.images import ImageSource  # noqa: PLC0415 - native, see above
-        from daemon.engine.pdf import PdfSource  # noqa: PLC0415
-
-        if media_type is MediaType.PDF:
-            return PdfSource(data, budget=self._budget, max_pages=self._settings.max_pages)
-        return ImageSource(data, media_type=media_type, budget=self._budget, max_pages=self._settings.max_pages)
-
-    def _convert(self, source: Any, data: bytes, media_type: MediaType, *, ocr: bool, progress: Progress) -> Conversion:
-        from daemon.engine import export  # noqa: PLC0415 - native, see above
-        from daemon.engine.stages import Job  # noqa: PLC0415
-
-        job = Job(progress=progress, ocr=ocr, pages=source.page_count())
-        self._pipeline.begin(job)
-        document = self._run(source, data, media_type)
-        if len(job.failures) == job.pages:
-            _raise_total_failure(job)
-        if job.inked and not export.has_text(document):
-            detail = "every page was read and there is no text, although there is ink"
-            raise DocumentError(Cause.EMPTY, detail if ocr else f"{detail}; OCR was off")
-        progress.stage(Stage.EXPORT)
-        export.mark_failed_pages(document, job.failures)
-        artefacts = {"document.md": export.markdown(document), "document.json": export.lossless(document)}
-        warnings = list(source.warnings)
-        progress.stage(Stage.PREVIEW, 1)
-        picture = self._preview(source, job, warnings)
-        if picture is not None:
-            artefacts["preview.webp"] = picture
-        return Conversion(
-            artefacts=artefacts, pages=tuple(job.reports), engine=self._manifest, warnings=tuple(warnings)
-        )
-
-    def _run(self, source: Any, data: bytes, media_type: MediaType) -> Any:
-        """Docling's pipeline over the open document. Raises DocumentError."""
-        from docling.datamodel.document import InputDocument  # noqa: PLC0415 - native, see above
-
-        from daemon.engine.stages import is_memory, say  # noqa: PLC0415
-
-        name = f"document.{media_type.value.rpartition('/')[2]}"
-        # Docling would open the document itself; it is open already, with our causes told apart.
-        opened: Any = lambda *_, **__: source  # noqa: E731
-        entry = InputDocument(
-            path_or_stream=io.BytesIO(data), format=source.input_format, backend=opened, filename=name
-        )
-        try:
-            result = self._pipeline.execute(entry, raises_on_error=True)
-        except RuntimeError as error:
-            cause = error.__cause__ or error
-            if isinstance(cause, DocumentError):
-                raise cause from error
-            if is_memory(cause):
-                raise DocumentError(
-                    Cause.MEMORY, f"cannot assemble the document: out of memory ({say(cause)})"
-                ) from error
-            raise DocumentError(Cause.ENGINE_ERROR, f"cannot assemble the document: {say(cause)}") from error
-        return result.document
-
-    def _preview(self, source: Any, job: Any, warnings: list[str]) -> bytes | None:
-        """The first page's picture; its failure is a warning."""
-        from daemon.engine.preview import preview  # noqa: PLC0415 - native, see above
-        from daemon.engine.stages import say  # noqa: PLC0415
-
-        try:
-            page = source.load_page(0)
-            if job.first_turn:
-                page.turn(job.first_turn)
-            return preview(page, self._budget)
-        except Exception as error:  # noqa: BLE001 - side information: whatever fails, fails alone
-            warnings.append(f"no preview: {say(error)}")
-            return None
-
-
-def _raise_total_failure(job: Any) -> NoReturn:
-    """No page was converted: the first page's own cause, or that the document is malformed."""
-    error = job.first_error
-    first = next(iter(job.failures.values()))
-    if isinstance(error, DocumentError):
-        raise DocumentError(error.cause, first) from error
-    raise DocumentError(Cause.MALFORMED, f"none of {job.pages} pages could be converted; the first: {first}") from error
+            document.close()

@@ -93,7 +93,7 @@ def paragraphs(lines: Sequence[Line]) -> list[BoundingBox]:
     groups: list[list[BoundingBox]] = []
     for box in sorted((line.box for line in lines), key=lambda b: (b.t, b.l)):
         for group in groups:
-            if _follows(group[-1], box):
+            if follows(group[-1], box):
                 group.append(box)
                 break
         else:
@@ -134,7 +134,7 @@ def _is_text(box: BoundingBox, lines: Sequence[Line]) -> bool:
     return covered_share(box, (line.box for line in inside)) >= _TEXT_IN_PICTURE
 
 
-def _follows(upper: BoundingBox, lower: BoundingBox) -> bool:
+def follows(upper: BoundingBox, lower: BoundingBox) -> bool:
     """Whether `lower` is the next line of the same paragraph: near, about as high, and below most of it."""
     height = min(upper.height, lower.height)
     shared = min(upper.r, lower.r) - max(upper.l, lower.l)

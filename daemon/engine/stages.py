@@ -3,15 +3,15 @@
 Engine. The stages and their order are Docling's (preprocess, layout, OCR, layout post-processing, tables,
 assembly); what differs: no stage has a thread, so one page is in memory at a time, a crash belongs to the
 page and stage announced last, and the process that converted has no more threads than before. No stage is
-made by Docling's factories, which import torch. A page that fails costs itself.
+made by Docling's factories, which import torch. A page leaves as a `FinishedPage`, and assembly knows no other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
-from docling.datamodel.base_models import Page
+from docling.datamodel.base_models import AssembledUnit, Page
 from docling.datamodel.document import ConversionResult
 from docling.datamodel.pipeline_options import (
     HeadingHierarchyOptions,
@@ -27,19 +27,17 @@ from docling.models.stages.page_preprocessing.page_preprocessing_model import (
 )
 from docling.models.stages.reading_order.readingorder_model import ReadingOrderModel, ReadingOrderOptions
 from docling.pipeline.base_pipeline import BasePipeline
-from docling.pipeline.standard_pdf_pipeline import ProcessingResult, StandardPdfPipeline
+from docling.pipeline.standard_pdf_pipeline import StandardPdfPipeline
+from docling_core.types.doc import BoundingBox, DocItemLabel, DoclingDocument
 
-from daemon.clock import Clock
 from daemon.engine.api import Progress
+from daemon.engine.checkpoint import FinishedPage
 from daemon.engine.layout import PageLayoutModel
 from daemon.engine.ocr import LEAST_INK, PageReaderModel, states
 from daemon.engine.pages import SourcePage, turn_for_text
+from daemon.engine.regions import keep_text_of_bare_page
 from daemon.engine.tables import PageTableModel
-from daemon.errors import DocumentError
-from daemon.model import Cause, PageReport, PageState, Stage
-
-#: What native libraries say when an allocation was refused.
-_NO_MEMORY = ("bad_alloc", "malloc", "calloc", "realloc", "cannot allocate", "failed to allocate", "out of memory")
+from daemon.model import PageMode, PageReport, PageState, Stage
 
 
 class CellsOnly(PagePreprocessingModel):  # type: ignore[misc]
@@ -49,28 +47,10 @@ class CellsOnly(PagePreprocessingModel):  # type: ignore[misc]
         return page
 
 
-@dataclass(slots=True, kw_only=True)
-class Job:
-    """One conversion: what the pipeline is told, and the account that it gives."""
+class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
+    """See the module. `begin` comes before each document."""
 
     progress: Progress
-    ocr: bool
-    pages: int
-    reports: list[PageReport] = field(default_factory=list)
-    #: Reason of each failed page.
-    failures: dict[int, str] = field(default_factory=dict)
-    #: The first failure, as it was raised.
-    first_error: Exception | None = None
-    #: Whether any page that yielded no text has ink.
-    inked: bool = False
-    #: Turn of the first page, for the preview.
-    first_turn: int = 0
-
-
-class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
-    """See the module. `job` is set before each `execute`."""
-
-    job: Job
 
     def __init__(
         self,
@@ -79,14 +59,11 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
         tables: PageTableModel,
         reading: PageReaderModel,
         silent: PageReaderModel,
-        clock: Clock,
     ) -> None:
         options = ThreadedPdfPipelineOptions()
         BasePipeline.__init__(self, options)
         self.pipeline_options = options
-        self._clock = clock
         self._reading, self._silent = reading, silent
-        self.ocr_model = silent
         self.layout_model = layout
         self.table_model = tables
         self.keep_images = self.keep_backend = False
@@ -111,111 +88,100 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
         self.heading_hierarchy_model = HeadingHierarchyModel(options=HeadingHierarchyOptions())
         self.enrichment_pipe: list[Any] = []
 
-    def begin(self, job: Job) -> None:
-        """Take up a conversion."""
-        self.job = job
-        self.ocr_model = self._reading if job.ocr else self._silent
-        for model in (self.layout_model, self.table_model, self.ocr_model):
-            model.progress = job.progress
+    def begin(self, progress: Progress) -> None:
+        """Take up a document."""
+        self.progress = progress
+        for model in (self.layout_model, self.table_model, self._reading, self._silent):
+            model.progress = progress
 
-    def _build_document(self, conv_res: ConversionResult) -> ConversionResult:
-        """Every page through every stage; Docling's own loop, without its threads."""
-        source = conv_res.input._backend  # noqa: SLF001 - Docling's pipelines reach the backend so
-        outcome = ProcessingResult(total_expected=self.job.pages)
-        for number in range(1, self.job.pages + 1):
-            page = Page(page_no=number)
-            conv_res.pages.append(page)
-            started = self._clock.monotonic()
-            try:
-                report = self._convert_page(conv_res, page, source)
-            except Exception as error:  # noqa: BLE001 - whatever a library raises, it costs this page only
-                report = self._failed(number, error)
-                outcome.failed_pages.append((number, error, None))
-            else:
-                outcome.pages.append(page)
-            finally:
-                self._release(page)
-            elapsed_s = round(self._clock.monotonic() - started, 3)
-            self._account(report, elapsed_s)
-        self._integrate_results(conv_res, outcome)
-        return conv_res
-
-    def _convert_page(self, conv_res: ConversionResult, page: Page, source: Any) -> PageReport:
-        """One page through all stages."""
-        self.job.progress.stage(Stage.PARSE, page.page_no)
-        backend: SourcePage = source.load_page(page.page_no - 1)
-        page._backend = backend  # noqa: SLF001
+    def convert(self, conv_res: ConversionResult, backend: SourcePage, *, ocr: bool) -> FinishedPage:
+        """One page through all stages; `conv_res` is the page's own. Raises whatever a library raises."""
+        page = Page(page_no=backend.number)
+        conv_res.pages.append(page)
+        page._backend = backend  # noqa: SLF001 - Docling's pipelines reach the backend so
+        reading = self._reading if ocr else self._silent
         backend.get_segmented_page()
         _set_upright(backend)
-        if self.job.ocr:
-            self.ocr_model.look(backend)
+        reading.look(backend)
         page.size = backend.get_size()
-        conv_res._page_sizes_by_no[page.page_no] = page.size  # noqa: SLF001 - as Docling's own loop does
-        if page.page_no == 1:
-            self.job.first_turn = backend.turned
         stages = (
             self.preprocessing_model,
             self.layout_model,
-            self.ocr_model,
+            reading,
             self.layout_postprocessing_model,
             self.table_model,
             self.assemble_model,
         )
         for stage in stages:
             list(stage(conv_res, [page]))
-        return self._report(page, backend)
-
-    def _report(self, page: Page, backend: SourcePage) -> PageReport:
-        notes = backend.notes
-        layer, read = states(page.cells)
-        remarks = list(notes.remarks)
-        if layer or read:
-            state = PageState.MIXED if layer and read else PageState.TEXT if layer else PageState.OCR
-        else:
-            state = PageState.BLANK
-            ink = backend.ink() if notes.ink is None else notes.ink
-            if ink >= LEAST_INK:
-                self.job.inked = True
-                if self.job.ocr:
-                    remarks.append("there is ink, and no text was found in it")
-                else:
-                    notes.degraded.append("no text layer, and OCR was off")
-        if notes.degraded:
-            state = PageState.DEGRADED
-        engine = " ".join(f"{role}={name}" for role, name in notes.engines.items())
-        return PageReport(page=page.page_no, state=state, engine=engine, reason="; ".join([*notes.degraded, *remarks]))
-
-    def _failed(self, number: int, error: Exception) -> PageReport:
-        """The account of a page that raised. Raises DocumentError(MEMORY) when memory ran out: no page may go on."""
-        if is_memory(error):
-            raise DocumentError(Cause.MEMORY, f"cannot convert page {number}: out of memory ({say(error)})") from error
-        if self.job.first_error is None:
-            self.job.first_error = error
-        reason = say(error)
-        self.job.failures[number] = reason
-        return PageReport(page=number, state=PageState.FAILED, engine="", reason=reason)
-
-    def _account(self, report: PageReport, elapsed_s: float) -> None:
-        timed = PageReport(
-            page=report.page, state=report.state, engine=report.engine, reason=report.reason, elapsed_s=elapsed_s
+            if stage is self.layout_postprocessing_model:
+                _keep_text_of_furniture(page)
+        report, inked = account(page, backend, ocr=ocr)
+        assert page.assembled is not None, "the last stage assembles"
+        return FinishedPage(
+            report=report,
+            mode=PageMode.FULL if ocr else PageMode.WITHOUT_OCR,
+            size=page.size,
+            elements=tuple(page.assembled.elements),
+            shape_lines=_shapes(page._shape_lines),  # noqa: SLF001 - they steer the reading order
+            shape_boxes=_shapes(page._shape_bounding_boxes),  # noqa: SLF001
+            scores=conv_res.confidence.pages[page.page_no],
+            turned=backend.turned,
+            inked=inked,
         )
-        self.job.reports.append(timed)
-        self.job.progress.page_done(timed, self.job.pages)
 
-    @staticmethod
-    def _release(page: Page) -> None:
-        page._image_cache = {}  # noqa: SLF001 - as Docling's own loop does
-        page.parsed_page = None
-        if page._backend is not None:  # noqa: SLF001
-            page._backend.unload()  # noqa: SLF001
-            page._backend = None  # noqa: SLF001
+    def assemble(self, conv_res: ConversionResult, pages: Iterable[FinishedPage]) -> DoclingDocument:
+        """The document of all pages, in order; those that failed are empty pages in it. `conv_res` has no pages yet."""
+        self.progress.stage(Stage.ASSEMBLE)
+        for finished in pages:
+            number = finished.report.page
+            assert finished.size is not None, "sizes are known or guessed by now"
+            conv_res._page_sizes_by_no[number] = finished.size  # noqa: SLF001 - as Docling's own loop does
+            if finished.report.state is PageState.FAILED:
+                continue
+            # Assembly reads `elements` alone; headers and body are the same again.
+            page = Page(page_no=number, size=finished.size, assembled=AssembledUnit(elements=list(finished.elements)))
+            page._shape_lines = _listed(finished.shape_lines)  # noqa: SLF001
+            page._shape_bounding_boxes = _listed(finished.shape_boxes)  # noqa: SLF001
+            conv_res.pages.append(page)
+            conv_res.confidence.pages[number] = finished.scores
+        return self._assemble_document(conv_res).document
 
-    def _unload(self, conv_res: ConversionResult) -> None:
-        """The document stays open for the preview; whoever opened it closes it."""
 
-    def _assemble_document(self, conv_res: ConversionResult) -> ConversionResult:
-        self.job.progress.stage(Stage.ASSEMBLE)
-        return super()._assemble_document(conv_res)
+def account(page: Page, backend: SourcePage, *, ocr: bool) -> tuple[PageReport, bool]:
+    """What became of a page that went through all stages, and whether it has ink and no text."""
+    notes = backend.notes
+    layer, read = states(page.cells)
+    inked = False
+    if layer or read:
+        state = PageState.MIXED if layer and read else PageState.TEXT if layer else PageState.OCR
+    else:
+        state = PageState.BLANK
+        ink = backend.ink() if notes.ink is None else notes.ink
+        inked = ink >= LEAST_INK
+        if inked:
+            lost = "there is ink, and no text was found in it" if ocr else "no text layer, and OCR was off"
+            notes.degraded.append(lost)
+    if notes.degraded:
+        state = PageState.DEGRADED
+    engine = " ".join(f"{role}={name}" for role, name in notes.engines.items())
+    reason = "; ".join([*notes.degraded, *notes.remarks])
+    return PageReport(page=page.page_no, state=state, engine=engine, reason=reason), inked
+
+
+def _keep_text_of_furniture(page: Page) -> None:
+    """A page with nothing on it but headers and footers is a page of text."""
+    layout = page.predictions.layout
+    if layout is not None and not any(c.label is DocItemLabel.PICTURE for c in layout.clusters):
+        keep_text_of_bare_page(layout.clusters)
+
+
+def _shapes(boxes: list[BoundingBox] | None) -> tuple[BoundingBox, ...] | None:
+    return None if boxes is None else tuple(boxes)
+
+
+def _listed(boxes: tuple[BoundingBox, ...] | None) -> list[BoundingBox] | None:
+    return None if boxes is None else list(boxes)
 
 
 def _set_upright(page: SourcePage) -> None:
@@ -224,20 +190,3 @@ def _set_upright(page: SourcePage) -> None:
     if degrees:
         page.turn(degrees)
         page.notes.remarks.append(f"turned by {degrees} degrees to be read")
-
-
-def is_memory(error: BaseException) -> bool:
-    """Whether an exception, or one behind it, says that an allocation was refused."""
-    seen: BaseException | None = error
-    while seen is not None:
-        text = str(seen).lower()
-        if isinstance(seen, MemoryError) or any(sign in text for sign in _NO_MEMORY):
-            return True
-        seen = seen.__cause__
-    return False
-
-
-def say(error: BaseException) -> str:
-    """The first line of what was raised, bounded: the rest may be document text or a foreign traceback."""
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:200]

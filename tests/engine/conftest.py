@@ -6,7 +6,7 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,14 @@ class Result:
     #: (page, state, engine, reason)
     pages: list[tuple[int, str, str, str]]
     warnings: list[str]
+    #: ("done", page) where a page was handed over.
     stages: list[tuple[str, int | None]]
-    done: list[tuple[int, int]]
+    #: Pages are left.
+    sliced: bool
+    #: Pages of the document, as announced.
+    opened: int
+    #: What was handed over, by page.
+    blobs: dict[int, bytes]
     threads: int
     peak_rss_kib: int
     elapsed_s: list[float] = field(default_factory=list)
@@ -60,9 +66,19 @@ class Worker:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def convert(self, path: Path, *, ocr: bool = True, broken: str | None = None, times: int = 1) -> Result:
-        """Convert one document in a fork."""
-        job: dict[str, Any] = {"path": str(path), "media_type": MEDIA_TYPES[path.suffix], "ocr": ocr, "times": times}
+    def convert(
+        self,
+        path: Path,
+        *,
+        plan: Mapping[str, object] | None = None,
+        finished: Mapping[int, bytes] | None = None,
+        broken: str | None = None,
+        times: int = 1,
+    ) -> Result:
+        """Convert one document in a fork; `plan` holds the fields of a Plan, modes by name."""
+        job: dict[str, Any] = {"path": str(path), "media_type": MEDIA_TYPES[path.suffix], "times": times}
+        job["plan"] = plan or {}
+        job["finished"] = {page: base64.b64encode(blob).decode() for page, blob in (finished or {}).items()}
         if broken is not None:
             job["break"] = broken
         assert self._process.stdin is not None
@@ -77,7 +93,9 @@ class Worker:
             pages=[(page, state, engine, reason) for page, state, engine, reason in answer.get("pages", ())],
             warnings=answer.get("warnings", []),
             stages=[(stage, page) for stage, page in answer["stages"]],
-            done=[(page, pages) for page, pages in answer["done"]],
+            sliced=answer.get("sliced", False),
+            opened=answer["opened"],
+            blobs={int(page): base64.b64decode(blob) for page, blob in answer["blobs"].items()},
             threads=answer["threads"],
             peak_rss_kib=answer["peak_rss_kib"],
             elapsed_s=answer.get("elapsed_s", []),

@@ -52,7 +52,7 @@ def test_the_same_bytes_give_the_same_bytes(worker: Worker, samples: Path, name:
 
 def test_without_ocr_no_ocr_code_is_entered(worker: Worker, samples: Path) -> None:
     """The rung below a crash in OCR must not meet the same crash: the text layer comes out, the picture does not."""
-    result = worker.convert(samples / "mixed.pdf", ocr=False)
+    result = worker.convert(samples / "mixed.pdf", plan={"default": "without_ocr"})
     assert result.cause is None
     assert "ocr" not in {stage for stage, _ in result.stages}
     assert result.pages[0][1] == "text"
@@ -60,7 +60,7 @@ def test_without_ocr_no_ocr_code_is_entered(worker: Worker, samples: Path) -> No
 
 def test_a_scan_without_ocr_is_empty_and_not_a_success(worker: Worker, samples: Path) -> None:
     """Ink and no text is a failure, never an empty Markdown."""
-    result = worker.convert(samples / "scan.pdf", ocr=False)
+    result = worker.convert(samples / "scan.pdf", plan={"default": "without_ocr"})
     assert result.cause == "empty"
     assert "OCR was off" in result.detail
 

@@ -19,7 +19,7 @@ from daemon.config import EngineSettings
 from daemon.engine import runtime
 from daemon.engine.pipeline import DoclingEngine, load
 from daemon.errors import DocumentError
-from daemon.model import MediaType, PageReport, Stage
+from daemon.model import MediaType, PageMode, PageRecord, Plan, Stage
 
 
 class Recorder:
@@ -27,15 +27,30 @@ class Recorder:
 
     def __init__(self) -> None:
         self.stages: list[tuple[str, int | None]] = []
-        self.done: list[tuple[int, int]] = []
+        self.pages = 0
+        self.records: list[PageRecord] = []
 
     def stage(self, stage: Stage, page: int | None = None) -> None:
         """Keep it."""
         self.stages.append((stage.value, page))
 
-    def page_done(self, report: PageReport, pages: int) -> None:
+    def opened(self, pages: int) -> None:
         """Keep it."""
-        self.done.append((report.page, pages))
+        self.pages = pages
+
+    def page_done(self, record: PageRecord) -> None:
+        """Keep it."""
+        self.records.append(record)
+        self.stages.append(("done", record.page))
+
+
+def plan_of(job: dict[str, Any]) -> Plan:
+    """The job's plan; modes by their names, pages as JSON has them."""
+    said = dict(job.get("plan", {}))
+    said["modes"] = {int(page): PageMode(mode) for page, mode in said.get("modes", {}).items()}
+    said["skip"] = frozenset(said.get("skip", ()))
+    said["default"] = PageMode(said.get("default", "full"))
+    return Plan(**said)
 
 
 def sabotage(engine: DoclingEngine, what: str) -> None:
@@ -72,19 +87,27 @@ def convert(engine: DoclingEngine, job: dict[str, Any]) -> dict[str, Any]:
         for _ in range(job.get("times", 1)):
             started = time.perf_counter()
             conversion = engine.convert(
-                data, media_type=media_type, ocr=job["ocr"], scratch=Path(job["path"]).parent, progress=recorder
+                data,
+                media_type=media_type,
+                plan=plan_of(job),
+                finished={int(page): base64.b64decode(blob) for page, blob in job.get("finished", {}).items()},
+                scratch=Path(job["path"]).parent,
+                progress=recorder,
             )
             elapsed.append(time.perf_counter() - started)
     except DocumentError as error:
         result = {"cause": error.cause.value, "detail": error.detail}
     else:
-        result = {
-            "artefacts": {name: base64.b64encode(data).decode() for name, data in conversion.artefacts.items()},
-            "pages": [[r.page, r.state.value, r.engine, r.reason] for r in conversion.pages],
-            "warnings": list(conversion.warnings),
-            "elapsed_s": elapsed,
-        }
-    result |= {"stages": recorder.stages, "done": recorder.done, "threads": len(runtime.thread_names())}
+        result = {"sliced": True}
+        if conversion is not None:
+            result = {
+                "artefacts": {name: base64.b64encode(data).decode() for name, data in conversion.artefacts.items()},
+                "pages": [[r.page, r.state.value, r.engine, r.reason] for r in conversion.pages],
+                "warnings": list(conversion.warnings),
+                "elapsed_s": elapsed,
+            }
+    result |= {"stages": recorder.stages, "opened": recorder.pages, "threads": len(runtime.thread_names())}
+    result["blobs"] = {str(r.page): base64.b64encode(r.blob).decode() for r in recorder.records}
     return result | {"peak_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
 
 
