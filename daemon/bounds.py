@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: The watch looks four times a second. When it comes later than this it was itself stopped, and so was the child.
+_LATE_S = 2.0
 #: Below this share of a CPU during a silence, a child waits for something and does not compute.
 _BUSY_SHARE = 0.05
 
@@ -24,10 +26,14 @@ class Deadlines:
     per_page_s: float
     #: The allowance does not grow beyond this.
     longest_s: float
+    #: How many pages an earlier child counted: without it, a late child would be past its deadline before it has
+    #: opened the document again.
+    pages: int | None = None
 
     def allowed_s(self, pages: int | None) -> float:
-        """How long a document of `pages` pages may take; None while nobody has counted them."""
-        return max(self.base_s, min(self.longest_s, self.base_s + self.per_page_s * (pages or 0)))
+        """How long the document may take; `pages` is what this child has counted, None while it has not."""
+        known = pages or self.pages or 0
+        return max(self.base_s, min(self.longest_s, self.base_s + self.per_page_s * known))
 
     def at(self, pages: int | None) -> float:
         """The monotonic instant at which that time is over."""
@@ -63,8 +69,13 @@ class Silence:
         """It showed a sign of life; the next silence is measured from here."""
         self._since, self._cpu_from_s, self._warned = now, None, False
 
-    def sample(self, cpu_s: float) -> None:
-        """Take in how much CPU the child has used since it began; the first sample of a silence is where it starts."""
+    def sample(self, cpu_s: float, *, late_s: float = 0.0) -> None:
+        """Take in how much CPU the child has used since it began; the first sample of a silence is where it starts.
+
+        `late_s` is how much later than planned this sample comes. A frozen host is nobody's silence.
+        """
+        if late_s > _LATE_S and self._since is not None:
+            self._since += late_s
         if self._cpu_from_s is None:
             self._cpu_from_s = cpu_s
         self._cpu_to_s = max(cpu_s, self._cpu_from_s)

@@ -239,11 +239,11 @@ class Watch:
         return self._bounds.deadlines.at(self._report.pages)
 
     def _sample(self, now: float) -> None:
-        self._next_sample = now + SAMPLE_S
+        late_s, self._next_sample = now - self._next_sample, now + SAMPLE_S
         if self._handle.pid is not None:
             used = usage(self._handle.pid)
             self._peak_rss_bytes = max(self._peak_rss_bytes, used.resident_bytes)
-            self._silence.sample(used.cpu_s)
+            self._silence.sample(used.cpu_s, late_s=late_s)
             if used.resident_bytes > self._bounds.memory_bytes:
                 self._happen(Event.MEMORY)
             elif self._phase is Phase.RUNNING and self._silence.is_worth_a_warning(now):

@@ -30,6 +30,13 @@ def test_deadline(pages: int | None, base_s: float, per_page_s: float, longest_s
     assert deadlines.at(pages) == 1000.0 + allowed_s
 
 
+def test_a_late_child_is_not_late_for_a_long_document() -> None:
+    """What an earlier child counted holds until this one has opened the document; then its own count does."""
+    deadlines = Deadlines(started=0.0, base_s=900, per_page_s=15, longest_s=14_400, pages=100)
+    assert deadlines.at(None) == 2400
+    assert deadlines.at(10) == 1050
+
+
 def test_nothing_is_expected_before_the_job() -> None:
     """A child that has no job yet cannot be silent."""
     silence = Silence(10.0)
@@ -48,6 +55,17 @@ def test_a_silence() -> None:
     silence.end(110.0)
     assert not silence.is_stall(119.9)
     assert silence.is_worth_a_warning(115.0)
+
+
+def test_a_frozen_host_is_no_silence() -> None:
+    """When the watch itself was stopped for an hour, the child has not been silent for an hour."""
+    silence = Silence(10.0)
+    silence.end(100.0)
+    silence.sample(1.0, late_s=3600.0)
+    assert not silence.is_stall(3705.0)
+    assert silence.is_stall(3710.0)
+    silence.sample(1.0, late_s=1.9)
+    assert silence.is_stall(3710.0)
 
 
 def test_cpu_of_a_silence() -> None:
