@@ -18,11 +18,11 @@ from typing import Literal
 
 from bench._measure import Cost, Doc
 from daemon.attempt import DocumentEnded
-from daemon.children import ChildJob, Children, KillSwitch
+from daemon.children import ChildJob, Children, Deadlines, KillSwitch
 from daemon.clock import SystemClock
 from daemon.config import ChildSettings, FetchSettings, Settings, StoreSettings
 from daemon.convert import describe
-from daemon.model import Options, ResultStatus
+from daemon.model import Options, Plan, ResultStatus
 from daemon.queue_local import LocalQueue
 from daemon.store import open_store
 from daemon.wiring import assembled, sizing_of
@@ -57,15 +57,16 @@ def live(children: Children, doc: Doc) -> Cost:
     child it is unknown, and 0.
     """
     clock = SystemClock()
-    job = ChildJob(document_id=doc.name, attempt=1, child=1, ocr=True, media_type=doc.media_type)
+    job = ChildJob(document_id=doc.name, attempt=1, child=1, plan=Plan(), media_type=doc.media_type)
     with doc.path.open("rb") as document:
         started, cpu_before = time.perf_counter(), _cpu_s(children.zygote_pid)
         result = children.run(
             job,
             document,
-            deadline=clock.monotonic() + _DOCUMENT_S,
+            finished=None,
+            deadlines=Deadlines(started=clock.monotonic(), base_s=_DOCUMENT_S, per_page_s=0.0, longest_s=_DOCUMENT_S),
             switch=KillSwitch(),
-            on_page=lambda _page, _pages: None,
+            on_page=lambda _record, _pages: None,
         )
         cost = Cost(wall_s=time.perf_counter() - started, cpu_s=_cpu_s(children.zygote_pid) - cpu_before)
     assert result.conversion is not None, f"{doc.name} is a good document: {result.outcome}"
