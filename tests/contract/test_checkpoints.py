@@ -118,7 +118,7 @@ class TestS3Checkpoints(CheckpointContract):
     def checkpoints(self, moto_endpoint: str, tmp_path: Path) -> Checkpoints:
         """Empty, below a prefix."""
         client = boto3.client("s3", endpoint_url=moto_endpoint, region_name=REGION)
-        client.create_bucket(Bucket="kept", CreateBucketConfiguration={"LocationConstraint": REGION})
+        client.create_bucket(Bucket="kept", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         settings = StoreSettings(checkpoints_url="s3://kept/some/prefix", endpoint_url=moto_endpoint, region=REGION)
         return open_checkpoints(settings, state_dir=tmp_path)
 
