@@ -318,10 +318,17 @@ class Work:
             detail=settled.detail,
             pages=settled.pages,
             pages_by_state=dict(settled.pages_by_state),
-            children=[f"{outcome.cause}{'' if outcome.ocr else ' (without OCR)'}" for outcome in self.outcomes],
+            children=[_in_short(outcome) for outcome in self.outcomes],
             peak_rss_bytes=max((outcome.peak_rss_bytes for outcome in self.outcomes), default=0),
             size_bytes=self.fetched.size_bytes if self.fetched else 0,
             elapsed_s=round(self.edges.clock.monotonic() - self.started, 3),
             uri=self.document.uri,
             manifest=settled.manifest,
         )
+
+
+def _in_short(outcome: Outcome) -> str:
+    """`crashed on page 7 (full)` and the like."""
+    if outcome.page is None or outcome.mode is None or outcome.cause in {Cause.CONVERTED, Cause.SLICED}:
+        return str(outcome.cause)
+    return f"{outcome.cause} on page {outcome.page} ({outcome.mode})"

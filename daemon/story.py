@@ -93,6 +93,8 @@ def _outcome(outcome: Outcome) -> dict[str, object]:
         "cause": str(outcome.cause),
         "detail": outcome.detail,
         "ocr": outcome.ocr,
+        "mode": None if outcome.mode is None else str(outcome.mode),
+        "pages_done": outcome.pages_done,
         "signal": outcome.signal,
         "stage": None if outcome.stage is None else str(outcome.stage),
         "page": outcome.page,

@@ -136,12 +136,12 @@ def _remember_manifests(aws: Emulated, seen: dict[str, str]) -> None:
 
 
 def test_a_child_that_dies_costs_its_document_one_child(aws: Emulated, samples: Path, tmp_path: Path) -> None:
-    """A SIGSEGV with OCR on: one retry without, both in the manifest, the parent's pid unchanged."""
+    """A SIGSEGV: a fresh child goes on, both are in the manifest, the parent's pid is unchanged."""
     aws.upload(samples / "letter.pdf")
-    env = environment(aws, tmp_path / "state", ALLOW_FAILPOINTS="true", FAILPOINTS="child.page@page=1,ocr=on=segv")
+    env = environment(aws, tmp_path / "state", ALLOW_FAILPOINTS="true", FAILPOINTS="child.page@page=1,child=1=segv")
     with daemon(env) as running:
         line = running.wait_for("attempt.settled")
-        assert (line["status"], line["children"]) == ("converted", ["crashed", "converted (without OCR)"])
+        assert (line["status"], line["children"]) == ("converted", ["crashed on page 1 (full)", "converted"])
         died = running.wait_for("child.exited", cause="crashed")
         assert died["signal"] == "SIGSEGV"
         assert "Segmentation fault" in died["traceback"]
