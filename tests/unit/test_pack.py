@@ -87,6 +87,7 @@ def test_nothing_is_read_before_it_is_asked_for() -> None:
     beyond = bytearray(header(1, b"")) + b"rest"
     beyond[4:12] = (MAX_BLOB_BYTES + 1).to_bytes(8, "big")
     assert list(opened(bytes(beyond))) == []
+    assert list(opened(packed({0: b"no page"}))) == []
 
 
 def test_a_file_that_cannot_be_read() -> None:

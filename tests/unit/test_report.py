@@ -122,6 +122,16 @@ def test_a_page() -> None:
     assert (report.done, report.pages) == ({2}, 2)
 
 
+def test_pages_one_after_the_other() -> None:
+    """Each page has its own bytes, in whatever order the pages come."""
+    report = opened(3)
+    blobs = []
+    for frame in (blob(3, b"c"), done(3, b"c"), blob(1, b"a"), done(1, b"a"), done(2, b"")):
+        record = report.accept(frame)
+        blobs += [(record.page, record.blob)] if record is not None else []
+    assert blobs == [(3, b"c"), (1, b"a"), (2, b"")]
+
+
 def test_an_empty_page() -> None:
     """Whether a page may be empty is the engine's business."""
     record = opened().accept(done(1, b""))
@@ -172,9 +182,15 @@ def test_pages_that_nobody_asked_for(plan: Plan, page: int) -> None:
 
 def test_nothing_before_it_was_opened() -> None:
     """A page, a share or a result of a document that nobody counted is none."""
-    for frame in (blob(1), done(1), Sliced(left=1), result((1,), document_md=b"a", document_json=b"{}")):
+    report = Report(Plan(), max_pages=100)
+    report.accept(Chunk(name="document.md", data=b"text"))
+    report.accept(Chunk(name="document.json", data=b"{}"))
+    for frame in (blob(1), done(1), Sliced(left=1), result((1,), document_md=b"text", document_json=b"{}")):
         with pytest.raises(ProtocolError):
-            Report(Plan(), max_pages=100).accept(frame)
+            report.accept(frame)
+    report.accept(Opened(pages=1))
+    report.accept(result((1,), document_md=b"text", document_json=b"{}"))
+    assert report.conversion is not None
 
 
 def test_more_pages_than_are_allowed() -> None:
