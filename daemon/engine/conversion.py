@@ -18,7 +18,7 @@ from daemon.engine import checkpoint, export
 from daemon.engine.api import Progress
 from daemon.engine.checkpoint import FinishedPage
 from daemon.engine.stages import PagePipeline
-from daemon.engine.trouble import is_memory, say
+from daemon.engine.wording import is_memory, say
 from daemon.errors import DocumentError
 from daemon.model import Cause, PageMode, PageRecord, PageState, Plan, Stage
 

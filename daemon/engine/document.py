@@ -22,7 +22,7 @@ from daemon.engine.modes import PageConverter, load
 from daemon.engine.pdf import PdfSource
 from daemon.engine.plain import SecondParser, SecondSource
 from daemon.engine.stages import PagePipeline
-from daemon.engine.trouble import say
+from daemon.engine.wording import say
 from daemon.model import Conversion, MediaType, PageMode, Plan, Stage
 
 #: Modes in which the usual parsers saw the first page and lived.

@@ -13,7 +13,7 @@ from typing import Any
 
 from docling_core.types.doc import BoundingBox, ContentLayer, CoordOrigin, DocItemLabel, DoclingDocument, ProvenanceItem
 
-from daemon.engine.pages import clean
+from daemon.engine.wording import clean
 
 #: Docling's place holders, `<!-- image -->` and the like.
 _COMMENTS = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -56,12 +56,14 @@ class ImageSource(PdfDocumentBackend):  # type: ignore[misc]
         # The budget decides, not Pillow's own guess at a bomb.
         Image.MAX_IMAGE_PIXELS = None
         self._frames = self._count(data, media_type, max_pages)
+        self._data, self._format = data, _FORMATS[media_type]
         try:
-            self._image = Image.open(io.BytesIO(data), formats=[_FORMATS[media_type]])
+            self._image = self._open()
         except _BROKEN as error:
-            raise DocumentError(
-                Cause.MALFORMED, f"cannot open the {_FORMATS[media_type]} image: {_say(error)}"
-            ) from error
+            raise DocumentError(Cause.MALFORMED, f"cannot open the {self._format} image: {_say(error)}") from error
+
+    def _open(self) -> Image.Image:
+        return Image.open(io.BytesIO(self._data), formats=[self._format])
 
     def _count(self, data: bytes, media_type: MediaType, max_pages: int) -> int:
         if media_type is not MediaType.TIFF:
@@ -94,6 +96,10 @@ class ImageSource(PdfDocumentBackend):  # type: ignore[misc]
         try:
             if page_no:
                 self._image.seek(page_no)
+            else:
+                # Anew: a JPEG stays as small as it was once decoded, and a TIFF at the frame that it was left at.
+                self._image.close()
+                self._image = self._open()
             dpi = _credible_dpi(self._image)
             picture, complete = _decode(self._image, self.budget)
         except _BROKEN as error:

@@ -19,7 +19,7 @@ from daemon.engine.budget import Budget
 from daemon.engine.checkpoint import FinishedPage
 from daemon.engine.plain import PlainText, SecondParser, by_mupdf
 from daemon.engine.stages import PagePipeline
-from daemon.engine.trouble import is_memory, say
+from daemon.engine.wording import is_memory, say
 from daemon.errors import DocumentError
 from daemon.model import OCR_MODES, Cause, PageMode, PageReport, PageState, Stage
 

@@ -20,7 +20,7 @@ from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel
 from docling_core.types.doc.page import BoundingRectangle, TextCell
 
 from daemon.engine.api import Progress
-from daemon.engine.pages import Line, SourcePage, clean, visible
+from daemon.engine.pages import Line, SourcePage, visible
 from daemon.engine.reader import Reader, turn_picture, turn_quad
 from daemon.engine.regions import (
     covered_share,
@@ -31,6 +31,7 @@ from daemon.engine.regions import (
     paragraphs,
     whole,
 )
+from daemon.engine.wording import clean
 from daemon.model import Stage
 
 #: Least confidence of a line that is kept; RapidOCR's own default.

@@ -7,7 +7,6 @@ page (`lines`, `grids`, `notes`); nothing about a page is kept anywhere else. Te
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -28,17 +27,12 @@ from docling_core.types.doc.page import (
 from PIL import Image
 
 from daemon.engine.budget import Budget, within_edge
+from daemon.engine.wording import clean
 
 #: PDF rendering modes that leave no ink.
 _INVISIBLE = frozenset({PdfCellRenderingMode.INVISIBLE, PdfCellRenderingMode.ONLY_CLIPPING})
 #: Share of a page's letters that must run one way before the page is turned.
 _MOST = 0.7
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def clean(text: str) -> str:
-    """The text with lone surrogates and NUL replaced, so that it can be written as UTF-8 anywhere."""
-    return _SURROGATES.sub("�", text).replace("\x00", "�")
 
 
 @dataclass(slots=True, kw_only=True)

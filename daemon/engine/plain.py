@@ -17,9 +17,10 @@ from docling.backend.pdf_backend import PdfDocumentBackend
 from docling.datamodel.base_models import Cluster, InputFormat, TextElement
 from docling_core.types.doc import BoundingBox, DocItemLabel, Size
 
-from daemon.engine.pages import clean, turn_box
+from daemon.engine.pages import turn_box
 from daemon.engine.pdf import PdfPage
 from daemon.engine.regions import follows, union
+from daemon.engine.wording import clean
 from daemon.errors import DocumentError
 from daemon.model import Cause
 

@@ -17,7 +17,8 @@ from docling.models.base_table_model import BaseTableStructureModel
 from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel, TableCell
 
 from daemon.engine.api import Progress
-from daemon.engine.pages import Grid, SourcePage, clean
+from daemon.engine.pages import Grid, SourcePage
+from daemon.engine.wording import clean
 from daemon.model import Stage
 
 _TABLES = frozenset({DocItemLabel.TABLE, DocItemLabel.DOCUMENT_INDEX})

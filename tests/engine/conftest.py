@@ -6,7 +6,7 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,15 +72,14 @@ class Worker:
         *,
         plan: Mapping[str, object] | None = None,
         finished: Mapping[int, bytes] | None = None,
-        broken: str | None = None,
+        broken: Sequence[str] = (),
         times: int = 1,
     ) -> Result:
         """Convert one document in a fork; `plan` holds the fields of a Plan, modes by name."""
         job: dict[str, Any] = {"path": str(path), "media_type": MEDIA_TYPES[path.suffix], "times": times}
         job["plan"] = plan or {}
         job["finished"] = {page: base64.b64encode(blob).decode() for page, blob in (finished or {}).items()}
-        if broken is not None:
-            job["break"] = broken
+        job["break"] = list(broken)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()

@@ -75,45 +75,26 @@ def test_stages_are_announced_with_their_page(worker: Worker, samples: Path) -> 
     assert [stage for stage, _ in stages[-3:]] == ["assemble", "export", "preview"]
 
 
-def test_every_page_is_reported_done_once(worker: Worker, samples: Path) -> None:
-    """The stall deadline moves with finished pages."""
-    assert worker.convert(samples / "five-pages.pdf").done == [(page, 5) for page in range(1, 6)]
-
-
-def test_a_page_that_fails_costs_itself_and_leaves_a_mark(worker: Worker, samples: Path) -> None:
-    """A reader of the Markdown sees that page 2 is missing, between page 1 and page 3."""
-    result = worker.convert(samples / "five-pages.pdf", broken="layout:2")
-    assert [state for _, state, _, _ in result.pages] == ["text", "failed", "text", "text", "text"]
-    first, mark, third = (
-        result.markdown.index(t) for t in ("page one of", "page 2 could not be converted", "page three of")
-    )
-    assert first < mark < third
-
-
-def test_lone_surrogates_are_replaced(worker: Worker, samples: Path) -> None:
-    """Text that cannot be UTF-8 (here: in a library's message) must not make the result unwritable."""
-    result = worker.convert(samples / "five-pages.pdf", broken="layout:2")
-    assert "�" in result.markdown
-    assert "�" in result.artefacts["document.json"].decode()
-
-
-def test_a_document_of_which_no_page_converts_is_malformed(worker: Worker, samples: Path) -> None:
-    """Five marks and no text are no success."""
-    result = worker.convert(samples / "five-pages.pdf", broken="layout:all")
-    assert result.cause == "malformed"
-    assert "none of 5 pages" in result.detail
+def test_every_page_is_handed_over_as_soon_as_it_is_finished(worker: Worker, samples: Path) -> None:
+    """The parent keeps each page, so nothing of it may be announced afterwards, and the next page not before."""
+    result = worker.convert(samples / "five-pages.pdf")
+    assert result.opened == 5
+    assert [page for stage, page in result.stages if stage == "done"] == [1, 2, 3, 4, 5]
+    paged = [(stage, page) for stage, page in result.stages if page is not None and stage != "preview"]
+    assert [page for _, page in paged] == sorted(page or 0 for _, page in paged)
+    assert all(paged[index + 1][1] != page for index, (stage, page) in enumerate(paged[:-1]) if stage == "done")
 
 
 def test_a_page_that_runs_out_of_memory_ends_the_child(worker: Worker, samples: Path) -> None:
     """After a refused allocation nothing in the process can be trusted to go on: the parent decides."""
-    result = worker.convert(samples / "five-pages.pdf", broken="memory:3")
+    result = worker.convert(samples / "five-pages.pdf", broken=["memory:3"])
     assert result.cause == "memory"
     assert "page 3" in result.detail
 
 
 def test_a_preview_that_fails_costs_only_itself(worker: Worker, samples: Path) -> None:
     """Side information is not worth a document."""
-    result = worker.convert(samples / "letter.pdf", broken="preview")
+    result = worker.convert(samples / "letter.pdf", broken=["preview"])
     assert set(result.artefacts) == {"document.md", "document.json"}
     assert result.warnings == ["no preview: no picture today"]
 

@@ -1,7 +1,7 @@
 """A process that loads the engine once and converts each document in a fork of itself, as production does.
 
 Reads one JSON job per line, writes one JSON result per line; the first line says which threads it has. A job
-may break a part of the engine in its fork: `{"break": "layout:2"}` makes the layout of page 2 raise.
+may break a part of the engine in its fork: `{"break": ["layout:2"]}` makes the layout of page 2 raise.
 """
 
 from __future__ import annotations
@@ -54,31 +54,43 @@ def plan_of(job: dict[str, Any]) -> Plan:
 
 
 def sabotage(engine: DoclingEngine, what: str) -> None:
-    """Make one part of the engine raise, in this fork only."""
+    """Make a part of the engine raise, in this fork only."""
+    from daemon.engine import document, modes, plain, preview  # noqa: PLC0415 - after load
+
     part, _, page = what.partition(":")
-    if part == "preview":
-        from daemon.engine import preview  # noqa: PLC0415 - after load
+    error = MemoryError() if part == "memory" else RuntimeError(f"the {part} is \ud800 down")
 
-        def no_preview(*_: Any) -> bytes:
-            raise RuntimeError("no picture today")
+    def raises(*_: Any, **__: Any) -> Any:
+        raise error
 
-        preview.preview = no_preview  # type: ignore[assignment]
-        return
-    original = engine._layout._clusters
+    def unless_broken(original: Any) -> Any:
+        """The original, but for the broken page; pages are told by their number or by their argument."""
 
-    def clusters(source: Any) -> Any:
-        if page in {str(source.number), "all"}:
-            raise MemoryError if part == "memory" else RuntimeError("the network is \ud800 down")
-        return original(source)
+        def wrapped(*arguments: Any) -> Any:
+            if page in {"all", *(str(getattr(value, "number", value)) for value in arguments)}:
+                raise error
+            return original(*arguments)
 
-    engine._layout._clusters = clusters  # type: ignore[method-assign, assignment]
+        return wrapped
+
+    match part:
+        case "preview":
+            vars(preview)["preview"] = raises
+        case "mupdf":
+            vars(document)["PdfSource"] = raises
+        case "text":
+            vars(modes)["by_mupdf"] = unless_broken(vars(modes)["by_mupdf"])
+        case "pdfium":
+            plain.SecondParser.read = unless_broken(plain.SecondParser.read)  # type: ignore[method-assign]
+        case _:
+            engine._layout._clusters = unless_broken(engine._layout._clusters)  # type: ignore[method-assign]
 
 
 def convert(engine: DoclingEngine, job: dict[str, Any]) -> dict[str, Any]:
     """One job's result."""
     recorder = Recorder()
-    if "break" in job:
-        sabotage(engine, job["break"])
+    for part in job.get("break", ()):
+        sabotage(engine, part)
     data = Path(job["path"]).read_bytes()
     media_type = MediaType(job["media_type"])
     result: dict[str, Any] = {}

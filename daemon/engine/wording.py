@@ -1,12 +1,20 @@
-"""What a library's exception means, in words that may be kept.
+"""Text that may be kept anywhere, and what a library's exception means.
 
 Engine, but imports nothing native.
 """
 
 from __future__ import annotations
 
+import re
+
 #: What native libraries say when an allocation was refused.
 _NO_MEMORY = ("bad_alloc", "malloc", "calloc", "realloc", "cannot allocate", "failed to allocate", "out of memory")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """The text with lone surrogates and NUL replaced, so that it can be written as UTF-8 anywhere."""
+    return _SURROGATES.sub("�", text).replace("\x00", "�")
 
 
 def is_memory(error: BaseException) -> bool:
@@ -23,4 +31,4 @@ def is_memory(error: BaseException) -> bool:
 def say(error: BaseException) -> str:
     """The first line of what was raised, bounded: the rest may be document text or a foreign traceback."""
     lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:200]
+    return clean(lines[0] if lines else type(error).__name__)[:200]
