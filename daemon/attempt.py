@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from daemon import manifest as manifests
 from daemon.checkpoints import fingerprint
 from daemon.children import ChildJob, Deadlines
 from daemon.decide import (
@@ -27,12 +26,12 @@ from daemon.decide import (
     next_step,
 )
 from daemon.edges import Edges, Limits
-from daemon.errors import DocumentError, EngineError, LeaseLostError, OperatorError, ResourceError, WorldError
+from daemon.ending import Ending
+from daemon.errors import DocumentError, EngineError, LeaseLostError, WorldError
 from daemon.fetch import Fetched
 from daemon.heartbeat import InHand
-from daemon.kept_pages import KeptPages, forget
+from daemon.kept_pages import KeptPages
 from daemon.model import (
-    MANIFEST,
     Attempt,
     Cause,
     Conversion,
@@ -41,10 +40,8 @@ from daemon.model import (
     KillReason,
     Outcome,
     Plan,
-    ResultStatus,
     Settled,
 )
-from daemon.queue import DeadLetter as Letter
 
 log = structlog.get_logger()
 
@@ -92,7 +89,7 @@ class Work:
         self.fetched: Fetched | None = None
         self.conversion: Conversion | None = None
         self.pages = KeptPages(edges.checkpoints, document.id)
-        self.started = edges.clock.monotonic()
+        self.ending = Ending(edges, held, document, attempt)
 
     def carry_out(self, holder: Holder) -> DocumentEnded:
         """From the mark to the settled record. Raises like `Delivery.carry`; the attempt is ended then."""
@@ -100,7 +97,7 @@ class Work:
         self.held.attempt = self.attempt
         try:
             self._failpoint("parent.after_mark")
-            settled = self._publish_left_behind() or self._decide_and_do(holder)
+            settled = self.ending.adopt_left_behind(self.history) or self._decide_and_do(holder)
         except LeaseLostError:
             raise
         except WorldError as error:
@@ -111,29 +108,12 @@ class Work:
             self.pages.close()
             if self.fetched is not None:
                 self.fetched.file.close()
-        self._log_settled(settled)
+        self.ending.tell(settled, self.outcomes, self.fetched)
         self._failpoint("parent.after_settle")
         return DocumentEnded(document=self.document, settled=settled, outcomes=tuple(self.outcomes))
 
     def _failpoint(self, name: str) -> None:
         self.edges.failpoint(name, self.document.id, self.attempt.number)
-
-    def _publish_left_behind(self) -> Settled | None:
-        """Settle a result that an earlier attempt stored before its parent died; it is not converted again."""
-        if not self.history:
-            return None
-        manifest = self.edges.store.manifest(self.document.id)
-        if manifest is None or manifest.get("fencing_token") not in {earlier.number for earlier in self.history}:
-            return None
-        settled = manifests.settled_from(
-            manifest,
-            document_id=self.document.id,
-            attempt=self.attempt.number,
-            location=self.edges.store.location(self.document.id, MANIFEST),
-            settled_at=self.edges.clock.now(),
-        )
-        self._settle(settled)
-        return settled
 
     def _decide_and_do(self, holder: Holder) -> Settled:
         carried = carried_over(self.history)
@@ -158,9 +138,11 @@ class Work:
             step = after_conversion(self.conversion.pages, outcomes, deliver_partial=self.limits.deliver_partial)
         match step:
             case Complete():
-                return self._publish()
+                assert self.conversion is not None, "only a conversion is complete"
+                assert self.fetched is not None, "what was converted was fetched"
+                return self.ending.publish(self.conversion, self.fetched, (*carried, *self.outcomes))
             case DeadLetter(cause=cause, detail=detail):
-                return self._dead_letter(cause, detail)
+                return self.ending.dead_letter(cause, detail, body=self.body)
             case Release(cause=Cause.LEASE_LOST, detail=detail):
                 raise LeaseLostError(detail)
             case Release(cause=cause, detail=detail):
@@ -238,66 +220,6 @@ class Work:
             case reason:
                 raise NotNowError(Cause.DRAINED, f"stopped on purpose: {reason}", delay_s=0.0)
 
-    def _publish(self) -> Settled:
-        assert self.conversion is not None, "only a conversion is complete"
-        assert self.fetched is not None, "what was converted was fetched"
-        self.edges.ledger.check(self.attempt)
-        now = self.edges.clock.now()
-        manifest = manifests.build(
-            document=self.document,
-            attempt=self.attempt,
-            conversion=self.conversion,
-            outcomes=self.outcomes,
-            sha256=self.fetched.sha256,
-            size_bytes=self.fetched.size_bytes,
-            media_type=str(self.fetched.media_type),
-            converted_at=now,
-            elapsed_s=self.edges.clock.monotonic() - self.started,
-        )
-        try:
-            location = self.edges.store.put(
-                self.document.id, fence=self.attempt.number, artefacts=self.conversion.artefacts, manifest=manifest
-            )
-        except ResourceError as error:  # the bucket or folder that was there at the start is gone
-            raise WorldError(Cause.STORE_UNAVAILABLE, str(error)) from error
-        self._failpoint("parent.after_store")
-        settled = manifests.settled_from(
-            manifest, document_id=self.document.id, attempt=self.attempt.number, location=location, settled_at=now
-        )
-        self._settle(settled)
-        return settled
-
-    def _dead_letter(self, cause: Cause, detail: str) -> Settled:
-        self.edges.ledger.check(self.attempt)
-        letter = Letter(
-            body=self.body,
-            cause=cause,
-            detail=detail,
-            document_id=self.document.id,
-            attempts=len(self.history) + 1,
-        )
-        try:
-            self.edges.queue.dead_letter(letter)
-        except OperatorError as error:  # the dead-letter queue that was there at the start is gone
-            raise WorldError(Cause.QUEUE_UNAVAILABLE, str(error)) from error
-        self._failpoint("parent.after_dead_letter")
-        settled = Settled(
-            document_id=self.document.id,
-            status=ResultStatus.FAILED,
-            attempt=self.attempt.number,
-            settled_at=self.edges.clock.now(),
-            cause=cause,
-            detail=detail,
-        )
-        self._settle(settled)
-        return settled
-
-    def _settle(self, settled: Settled) -> None:
-        # From here on a refused renewal is about the past: the attempt has ended because it is settled.
-        self.held.attempt = None
-        self.edges.ledger.settle(self.attempt, settled)
-        forget(self.edges.checkpoints, self.document.id)
-
     def _give_back(self, error: WorldError) -> None:
         """End the attempt so that it is not counted; when even that fails, the lease runs out by itself."""
         try:
@@ -306,29 +228,3 @@ class Work:
             self.edges.ledger.end_attempt(self.attempt, now=self.edges.clock.now())
         except WorldError as again:
             log.warning("attempt.left_open", cause=str(again.cause), detail=again.detail)
-
-    def _log_settled(self, settled: Settled) -> None:
-        """The canonical line: everything about the attempt, once."""
-        failed = settled.status is ResultStatus.FAILED
-        write = log.warning if failed else log.info
-        write(
-            "attempt.settled",
-            status=str(settled.status),
-            cause=str(settled.cause),
-            detail=settled.detail,
-            pages=settled.pages,
-            pages_by_state=dict(settled.pages_by_state),
-            children=[_in_short(outcome) for outcome in self.outcomes],
-            peak_rss_bytes=max((outcome.peak_rss_bytes for outcome in self.outcomes), default=0),
-            size_bytes=self.fetched.size_bytes if self.fetched else 0,
-            elapsed_s=round(self.edges.clock.monotonic() - self.started, 3),
-            uri=self.document.uri,
-            manifest=settled.manifest,
-        )
-
-
-def _in_short(outcome: Outcome) -> str:
-    """`crashed on page 7 (full)` and the like."""
-    if outcome.page is None or outcome.mode is None or outcome.cause in {Cause.CONVERTED, Cause.SLICED}:
-        return str(outcome.cause)
-    return f"{outcome.cause} on page {outcome.page} ({outcome.mode})"

@@ -63,6 +63,20 @@ class Budget:
         picture = np.frombuffer(pixmap.samples, dtype=np.uint8).reshape(pixmap.height, pixmap.width, 3)
         return picture.copy()
 
+    def cut(
+        self,
+        picture: Image.Image,
+        part: tuple[float, float, float, float],
+        *,
+        width_pt: float,
+        height_pt: float,
+        wanted: float,
+    ) -> np.ndarray:
+        """The part of a decoded picture (left, top, right, bottom in its pixels) that is so large on paper, as RGB."""
+        scale = self.scale(width_pt, height_pt, wanted=wanted)
+        size = (max(1, round(width_pt * scale)), max(1, round(height_pt * scale)))
+        return np.asarray(picture.resize(size, Image.Resampling.LANCZOS, box=part, reducing_gap=3.0))
+
     @contextmanager
     def within(self, page: Any) -> Iterator[tuple[Any, float]]:
         """A page that may be rendered at 72 dpi, and its scale in relation to `page`.
@@ -139,6 +153,13 @@ def shrink(picture: Image.Image, *, limit_px: int) -> Image.Image:
         return picture
     size = (max(1, round(width * factor)), max(1, round(height * factor)))
     return picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+
+
+def within_frame(picture: np.ndarray) -> Image.Image:
+    """The picture no larger than the preview's frame."""
+    image = Image.fromarray(picture)
+    image.thumbnail(PREVIEW_SIZE_PX, Image.Resampling.LANCZOS)
+    return image
 
 
 def within_edge(picture: np.ndarray, edge_px: int) -> tuple[np.ndarray, float]:

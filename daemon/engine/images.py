@@ -139,11 +139,9 @@ class ImagePage(SourcePage):
         left, top, right, bottom = max(0.0, box[0]), max(0.0, box[1]), min(width, box[2]), min(height, box[3])
         across, down = self._picture.width / width, self._picture.height / height
         scale = min(READING_SCALE if wanted is None else wanted, max(across, down))
-        scale = self.budget.scale(right - left, bottom - top, wanted=scale)
-        size = (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale)))
         part = (left * across, top * down, right * across, bottom * down)
-        picture = self._picture.resize(size, Image.Resampling.LANCZOS, box=part, reducing_gap=3.0)
-        return np.asarray(picture), size[0] / (right - left)
+        picture = self.budget.cut(self._picture, part, width_pt=right - left, height_pt=bottom - top, wanted=scale)
+        return picture, picture.shape[1] / (right - left)
 
     def turn(self, degrees: int) -> None:
         """See SourcePage."""

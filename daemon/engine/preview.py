@@ -9,9 +9,7 @@ from __future__ import annotations
 import io
 import math
 
-from PIL import Image
-
-from daemon.engine.budget import PREVIEW_SIZE_PX, Budget
+from daemon.engine.budget import Budget, within_frame
 from daemon.engine.pages import SourcePage
 
 
@@ -19,9 +17,7 @@ def preview(page: SourcePage, budget: Budget) -> bytes:
     """WebP of at most 300 by 400 px, from a picture whose long edge is at most `budget.preview_px`."""
     size = page.get_size()
     picture, _ = page.picture(wanted=budget.preview_px / math.ceil(max(size.width, size.height)))
-    image = Image.fromarray(picture)
-    image.thumbnail(PREVIEW_SIZE_PX, Image.Resampling.LANCZOS)
     out = io.BytesIO()
     # Fixed settings: the same bytes for the same page.
-    image.save(out, format="WEBP", quality=80, method=4)
+    within_frame(picture).save(out, format="WEBP", quality=80, method=4)
     return out.getvalue()
