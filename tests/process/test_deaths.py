@@ -244,7 +244,7 @@ def test_stall(impatient: Ward, text: str, failpoints: str, words: str) -> None:
 
 def test_slow_but_alive(impatient: Ward) -> None:
     """Many pages, each below the limit and together beyond it, are no stall."""
-    assert impatient.run("wait 0.4\nwait 0.4\nwait 0.4\nwait 0.4").outcome.cause is Cause.CONVERTED
+    assert impatient.run("\n".join(["wait 0.1"] * 15)).outcome.cause is Cause.CONVERTED
 
 
 @pytest.mark.parametrize("kind", ["grandchild", "grandchild-setsid"])
@@ -263,8 +263,8 @@ def test_scratch_that_resists(ward: Ward) -> None:
 
 
 def test_document_is_read_only(ward: Ward) -> None:
-    """No child can change the bytes that the next one reads; `ward.run` compares them."""
-    assert ward.run("write-document").outcome.cause is Cause.CONVERTED
+    """No child can change what the next one reads, document or finished pages; `ward.run` compares them."""
+    assert ward.run("write-document", finished={9: b"of another child"}).outcome.cause is Cause.CONVERTED
 
 
 def test_output_is_bounded(ward: Ward) -> None:
