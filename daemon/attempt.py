@@ -192,6 +192,7 @@ class Work:
                     base_s=self.limits.document_timeout_s,
                     per_page_s=self.limits.per_page_s,
                     longest_s=self.limits.longest_timeout_s,
+                    pages=self.pages.known.count,
                 ),
                 switch=self.held.switch,
                 on_page=self.pages.keep,
@@ -200,7 +201,7 @@ class Work:
             raise NotNowError(Cause.ZYGOTE_DIED, f"cannot start a child: {error}") from error
         except OSError as error:
             full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-            detail = f"cannot start a child: {error.strerror or error}"
+            detail = f"cannot run a child, or keep what it made: {error.strerror or error}"
             raise NotNowError(Cause.DISK_FULL if full else Cause.ZYGOTE_DIED, detail) from error
         self.conversion = result.conversion
         self._record(result.outcome)

@@ -78,8 +78,7 @@ class StoreSettings(Section):
     endpoint_url: Endpoint = None
     """Another S3 endpoint; also used to fetch `s3://` sources."""
     checkpoints_url: BucketUrl = ""
-    """`s3://bucket/prefix` for finished pages of unfinished documents, so that another host can go on; unset: a folder
-    below `state_dir`, for this host only."""
+    """`s3://bucket/prefix` for finished pages, so that another host can go on; unset: below `state_dir`."""
 
 
 class FetchSettings(Section):

@@ -147,7 +147,9 @@ def plan_of(standing: Standing, pages: Pages, rules: Rules) -> Plan:
     )
 
 
-def after_conversion(reports: Sequence[PageReport], outcomes: Sequence[Outcome], *, deliver_partial: bool) -> Complete | DeadLetter:
+def after_conversion(
+    reports: Sequence[PageReport], outcomes: Sequence[Outcome], *, deliver_partial: bool
+) -> Complete | DeadLetter:
     """Whether what was made is published: always, unless pages were lost and a partial result is not wanted."""
     lost = [str(report.page) for report in reports if report.state is PageState.FAILED]
     if not lost or deliver_partial:

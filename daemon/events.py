@@ -39,6 +39,8 @@ InfoEvent = Literal[
     "attempt.marked",
     #: The bytes are here: size, type, digest, seconds.
     "document.fetched",
+    #: A page is finished and kept; `debug` only.
+    "page.finished",
     #: Pages that earlier attempts finished were found and are not converted again.
     "document.resumed",
     #: One process for one document, or one slice of it.

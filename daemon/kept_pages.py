@@ -74,6 +74,7 @@ class KeptPages:
             log.warning("checkpoint.failed", page=record.page, detail=error.detail)
         self._append(record.page, record.blob)
         self.known = Pages(finished=self.known.finished | {record.page}, count=pages)
+        log.debug("page.finished", page=record.page, pages=pages, state=str(record.report.state))
         if record.report.state in {PageState.DEGRADED, PageState.FAILED}:
             log.warning("page.degraded", page=record.page, state=str(record.report.state), reason=record.report.reason)
 

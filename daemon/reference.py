@@ -101,7 +101,7 @@ def _causes() -> list[tuple[str, str, str, str]]:
     rows = []
     for value, meaning in _members(model.Cause):
         cause = model.Cause(value.strip("`"))
-        if cause is model.Cause.CONVERTED:
+        if cause in {model.Cause.CONVERTED, model.Cause.SLICED}:
             rows.append((value, "nobody's", "", meaning))
             continue
         retry = "never" if cause in model.PERMANENT_CAUSES else "yes" if cause in model.WORLD_CAUSES else "by a person"

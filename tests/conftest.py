@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.aws import aws_environment, moto_endpoint, moto_server
+from tests.corpus_folder import corpus
 from tests.samples import samples
 
 pytest.register_assert_rewrite("tests.contract.fetching", "tests.contract.queue_contract")
 pytest.register_assert_rewrite("tests.contract.ledger_contract", "tests.contract.store_contract")
 
-__all__ = ["aws_environment", "moto_endpoint", "moto_server", "samples"]
+__all__ = ["aws_environment", "corpus", "moto_endpoint", "moto_server", "samples"]

@@ -38,6 +38,7 @@ class DoclingEngine:
         # Imported here, because all of them bring native code that `runtime.prepare` must come before.
         from daemon.engine import manifest  # noqa: PLC0415
         from daemon.engine.budget import Budget  # noqa: PLC0415
+        from daemon.engine.document import OpenDocument  # noqa: PLC0415
         from daemon.engine.layout import PageLayoutModel, PageLayoutOptions  # noqa: PLC0415
         from daemon.engine.ocr import PageReaderModel, ReaderOptions  # noqa: PLC0415
         from daemon.engine.reader import Reader  # noqa: PLC0415
@@ -58,6 +59,7 @@ class DoclingEngine:
             silent=PageReaderModel(options=ReaderOptions(), reader=None),
         )
         self._clock = SystemClock()
+        self._open = OpenDocument
         self._manifest = manifest.check(settings, threads=threads, models=runtime.loaded_models())
 
     @property
@@ -82,11 +84,9 @@ class DoclingEngine:
         progress: Progress,
     ) -> Conversion | None:
         """See daemon.engine.api.Engine. Nothing is written to `scratch`: all work is in memory."""
-        from daemon.engine.document import OpenDocument  # noqa: PLC0415 - native, see above
-
         del scratch
         progress.stage(Stage.OPEN)
-        document = OpenDocument(
+        document = self._open(
             data,
             media_type=media_type,
             plan=plan,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymupdf
+import pypdfium2
 from docling.backend.pdf_backend import PdfDocumentBackend
 from docling.datamodel.base_models import Cluster, InputFormat, TextElement
 from docling_core.types.doc import BoundingBox, DocItemLabel, Size
@@ -68,15 +69,10 @@ class SecondParser:
 
     def __init__(self, data: bytes) -> None:
         """Open `data`. Raises DocumentError: ENCRYPTED or MALFORMED."""
-        # Here, because no other page needs it, and it is another native library.
-        import pypdfium2  # noqa: PLC0415
-
-        self._raw = pypdfium2.raw
-        self._error = pypdfium2.PdfiumError
         try:
             self._document = pypdfium2.PdfDocument(data)
             self.pages = len(self._document)
-        except self._error as error:
+        except pypdfium2.PdfiumError as error:
             if getattr(error, "err_code", None) == _PASSWORD:
                 detail = "cannot open the PDF: it asks for a password; send a copy without one"
                 raise DocumentError(Cause.ENCRYPTED, detail) from error
@@ -86,11 +82,11 @@ class SecondParser:
         """The text of page `number`, from 1. Raises DocumentError(MALFORMED)."""
         try:
             page = self._document[number - 1]
-        except (self._error, IndexError) as error:
+        except (pypdfium2.PdfiumError, IndexError) as error:
             raise DocumentError(Cause.MALFORMED, f"cannot load page {number} with pdfium: {error}") from error
         try:
             return self._read(page)
-        except self._error as error:
+        except pypdfium2.PdfiumError as error:
             raise DocumentError(Cause.MALFORMED, f"cannot read page {number} with pdfium: {error}") from error
         finally:
             page.close()
@@ -114,7 +110,7 @@ class SecondParser:
         words: list[str] = []
         boxes: list[BoundingBox] = []
         for index in range(min(text.count_chars(), _MOST_CHARACTERS)):
-            letter = chr(self._raw.FPDFText_GetUnicode(text, index))
+            letter = chr(pypdfium2.raw.FPDFText_GetUnicode(text, index))
             if letter in "\r\n":
                 if boxes:
                     yield _text(words), union(boxes)

@@ -17,6 +17,7 @@ from daemon.engine.budget import Budget
 from daemon.engine.images import ImageSource
 from daemon.engine.layout import PageLayoutModel
 from daemon.engine.pdf import PdfSource
+from daemon.engine.plain import SecondParser
 from daemon.engine.preview import preview
 from daemon.engine.reader import Reader
 from daemon.model import MediaType
@@ -35,6 +36,9 @@ def warm_up(budget: Budget, layout: PageLayoutModel, reader: Reader) -> None:
     page.unload()
     source.unload()
     reader.warm_up()
+    second = SecondParser(sample())
+    second.read(1)
+    second.close()
     _warm_image_formats(budget)
     document = DoclingDocument(name="warm")
     document.add_text(label=DocItemLabel.TEXT, text="warm")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import struct
 import warnings
@@ -16,6 +17,25 @@ from daemon.errors import DocumentError
 from daemon.model import Cause
 
 pytestmark = pytest.mark.engine
+
+#: Calls that make pixels, in MuPDF, pdfium, docling-parse, Pillow and OpenCV.
+RENDERS = {
+    "get_pixmap",
+    "get_displaylist",
+    "show_pdf_page",
+    "get_svg_image",
+    "extract_image",
+    "render_page",
+    "to_pil",
+    "get_bitmap",
+    "resize",
+    "thumbnail",
+    "draft",
+    "pyrUp",
+    "warpAffine",
+}
+#: Limits that a rendering function of the budget may be given instead of asking for a scale.
+BOUNDS = {"limit_px", "edge_px", "PREVIEW_SIZE_PX"}
 
 
 @pytest.fixture(scope="session")
@@ -78,12 +98,34 @@ def test_no_page_is_rendered_beyond_the_budget(engine: dict[str, Any], size: tup
     assert size[0] * size[1] * scale**2 <= 4_000_000 * 1.000001
 
 
+def called(path: Path) -> set[str]:
+    """Names of all methods and functions that a module calls."""
+    calls = (node.func for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call))
+    return {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+
+
 def test_nothing_renders_but_the_budget() -> None:
-    """Three copies of the rendering code, one of them fixed, kept a worker crashing for weeks."""
+    """Three copies of the rendering code, one of them fixed, kept a worker crashing for weeks.
+
+    `sample_files.py` makes the samples and opens no document.
+    """
     package = Path(__file__).parents[2] / "daemon"
-    callers = {path.name for path in package.rglob("*.py") if ".get_pixmap(" in path.read_text(encoding="utf-8")}
-    # `sample_files.py` draws the demo's scans, from pages of its own.
-    assert callers == {"budget.py", "sample_files.py"}
+    modules = [path for path in package.rglob("*.py") if path.name != "sample_files.py"]
+    rendering = {path.name: called(path) & RENDERS for path in modules}
+    assert {name for name, calls in rendering.items() if calls} == {"budget.py"}
+
+
+def test_every_rendering_asks_the_budget_for_its_scale(engine: dict[str, Any]) -> None:
+    """A function that renders computes its size from `scale`, or from a limit that it is given, before it does."""
+    tree = ast.parse(Path(engine["budget"].__file__).read_bytes())
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    unbounded = set()
+    for function in functions:
+        names = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+        bounds = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} & BOUNDS
+        if names & RENDERS and "scale" not in names and not bounds:
+            unbounded.add(function.name)
+    assert not unbounded
 
 
 @pytest.mark.parametrize("size", [(0.0, 792.0), (float("inf"), 792.0), (float("nan"), 1.0), (-5.0, 10.0)])

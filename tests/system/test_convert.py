@@ -82,7 +82,7 @@ def test_what_changed_and_what_is_forced(samples: Path, tmp_path: Path) -> None:
 
 
 def test_a_killer_among_good_ones(samples: Path, tmp_path: Path) -> None:
-    """One dies whatever is tried: every rung once, every cause told, the others untouched; `explain` knows the story."""
+    """One dies whatever is tried: every rung once, every cause told, the others untouched; `explain` knows it."""
     names = ["letter.pdf", "table.pdf", "accents.pdf"]
     result = bulkhead(
         "convert",

@@ -1,4 +1,4 @@
-"""The folder of real documents beside the clone, read-only and never copied; without it these tests say so and skip."""
+"""The folder of real documents beside the clone, as a fixture: read-only, never copied; where it is not, tests skip."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 
 
 @pytest.fixture(scope="session")
