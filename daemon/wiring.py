@@ -15,8 +15,8 @@ import structlog
 
 from daemon import failpoints, faults, host
 from daemon.attempt import DocumentEnded
-from daemon.children import Children, KillSwitch, remove_tree
 from daemon.checkpoints_s3 import open_checkpoints
+from daemon.children import Children, KillSwitch, remove_tree
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.decide import Rules
