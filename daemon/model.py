@@ -88,27 +88,31 @@ class Cause(StrEnum):
 
 
 #: Causes that a retry can never cure while the bytes stay as they are.
-PERMANENT_CAUSES = frozenset({
-    Cause.ENCRYPTED,
-    Cause.NOT_A_DOCUMENT,
-    Cause.NO_PAGES,
-    Cause.TOO_LARGE,
-    Cause.MALFORMED,
-    Cause.MALFORMED_MESSAGE,
-    Cause.SOURCE_MISSING,
-    Cause.SOURCE_REFUSED,
-})
+PERMANENT_CAUSES = frozenset(
+    {
+        Cause.ENCRYPTED,
+        Cause.NOT_A_DOCUMENT,
+        Cause.NO_PAGES,
+        Cause.TOO_LARGE,
+        Cause.MALFORMED,
+        Cause.MALFORMED_MESSAGE,
+        Cause.SOURCE_MISSING,
+        Cause.SOURCE_REFUSED,
+    }
+)
 
 #: Causes for which the document was not at fault: the message is released and no attempt is counted.
-WORLD_CAUSES = frozenset({
-    Cause.SOURCE_UNAVAILABLE,
-    Cause.STORE_UNAVAILABLE,
-    Cause.QUEUE_UNAVAILABLE,
-    Cause.DISK_FULL,
-    Cause.LEASE_LOST,
-    Cause.DRAINED,
-    Cause.ZYGOTE_DIED,
-})
+WORLD_CAUSES = frozenset(
+    {
+        Cause.SOURCE_UNAVAILABLE,
+        Cause.STORE_UNAVAILABLE,
+        Cause.QUEUE_UNAVAILABLE,
+        Cause.DISK_FULL,
+        Cause.LEASE_LOST,
+        Cause.DRAINED,
+        Cause.ZYGOTE_DIED,
+    }
+)
 
 
 def problem_of(cause: Cause) -> Problem:
