@@ -22,7 +22,8 @@ from daemon.children import ChildJob, Children, Deadlines, KillSwitch
 from daemon.clock import SystemClock
 from daemon.config import ChildSettings, FetchSettings, Settings, StoreSettings
 from daemon.convert import describe
-from daemon.model import Options, Plan, ResultStatus
+from daemon.errors import WorldError
+from daemon.model import Message, Options, Plan, ResultStatus
 from daemon.queue_local import LocalQueue
 from daemon.store import open_store
 from daemon.wiring import assembled, sizing_of
@@ -121,6 +122,7 @@ def _settings(folder: Path, batch: Sequence[Doc], start: Start, workers: int, fa
 
 
 def _deliver(batch: Sequence[Doc], settings: Settings) -> Delivered:
+    Path(settings.store.url).mkdir()
     queue = LocalQueue(clock=SystemClock())
     for doc in batch:
         queue.send(describe(doc.path, Options()).body)
@@ -135,9 +137,16 @@ def _deliver(batch: Sequence[Doc], settings: Settings) -> Delivered:
                 last_end.append(time.perf_counter())
                 running.parent.request_stop()
 
-    with assembled(settings, queue=queue, store=open_store(settings.store), on_ended=on_ended) as running:
+    def on_released(message: Message, error: WorldError) -> None:
+        del message, error  # logged as an error, which is shown; a batch that goes round in circles measures nothing
+        running.parent.request_stop(at_once=True)
+
+    with assembled(
+        settings, queue=queue, store=open_store(settings.store), on_ended=on_ended, on_released=on_released
+    ) as running:
         started = time.perf_counter()
         running.parent.run()
+    assert last_end, f"every document ends; {len(ended)} of {len(batch)} did"
     failed = sum(each.settled.status is ResultStatus.FAILED for each in ended)
     return Delivered(
         documents=len(ended) - failed,

@@ -20,7 +20,7 @@ from typing import Any, Self
 from bench._measure import Cost, Doc
 from daemon import sandbox
 from daemon.config import EngineSettings
-from daemon.model import MediaType, PageReport, Stage
+from daemon.model import MediaType, PageRecord, Plan, Stage
 
 #: It leaves when stdin closes; a conversion in hand is let finish.
 _LEAVE_S = 60.0
@@ -32,7 +32,10 @@ class _Silent:
     def stage(self, stage: Stage, page: int | None = None) -> None:
         """See `daemon.engine.api.Progress`."""
 
-    def page_done(self, report: PageReport, pages: int) -> None:
+    def opened(self, pages: int) -> None:
+        """See `daemon.engine.api.Progress`."""
+
+    def page_done(self, record: PageRecord) -> None:
         """See `daemon.engine.api.Progress`."""
 
 
@@ -50,7 +53,12 @@ def load_engine() -> Any:
 def convert(engine: Any, path: Path, media_type: MediaType) -> dict[str, bytes]:
     """Convert one file; its artefacts. A document that cannot be converted ends the bench: it measures good ones."""
     conversion = engine.convert(
-        path.read_bytes(), media_type=media_type, ocr=True, scratch=Path(tempfile.gettempdir()), progress=_Silent()
+        path.read_bytes(),
+        media_type=media_type,
+        plan=Plan(),
+        finished={},
+        scratch=Path(tempfile.gettempdir()),
+        progress=_Silent(),
     )
     return dict(conversion.artefacts)
 

@@ -31,7 +31,7 @@ from rich.table import Table
 from daemon.config import EngineSettings
 from daemon.engine.api import Engine
 from daemon.engine.pipeline import load
-from daemon.model import MediaType, PageReport, Stage
+from daemon.model import MediaType, PageRecord, Plan, Stage
 
 #: What a prototype reached before the first line was written; right-to-left documents were worse. One reference
 #: is itself misread (a sentence four times, once as "Bockktd JSON and Markdowwn"): whoever reads it right scores less.
@@ -52,7 +52,10 @@ class Silent:
     def stage(self, stage: Stage, page: int | None = None) -> None:
         """Nothing."""
 
-    def page_done(self, report: PageReport, pages: int) -> None:
+    def opened(self, pages: int) -> None:
+        """Nothing."""
+
+    def page_done(self, record: PageRecord) -> None:
         """Nothing."""
 
 
@@ -131,8 +134,14 @@ def holds(fact: dict[str, object], markdown: str) -> bool:
 def convert(engine: Engine, path: Path) -> str:
     """The Markdown of one PDF."""
     result = engine.convert(
-        path.read_bytes(), media_type=MediaType.PDF, ocr=True, scratch=path.parent, progress=Silent()
+        path.read_bytes(),
+        media_type=MediaType.PDF,
+        plan=Plan(),
+        finished={},
+        scratch=path.parent,
+        progress=Silent(),
     )
+    assert result is not None, "a plan without a slice leaves no page"
     return result.artefacts["document.md"].decode()
 
 
