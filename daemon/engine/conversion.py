@@ -38,12 +38,15 @@ class Blobs:
         """Whether the page is finished, as far as its blob's checksum tells."""
         if number in self.fresh:
             return True
-        return number in self.earlier and checkpoint.intact(self.earlier[number], page=number, engine=self.engine)
+        blob = self.earlier.get(number)
+        return blob is not None and checkpoint.intact(blob, page=number, engine=self.engine)
 
     def page(self, number: int) -> FinishedPage:
         """The page before assembly. Raises ValueError when its blob cannot be read."""
-        blob = self.fresh.get(number)
-        return checkpoint.decode(self.earlier[number] if blob is None else blob, page=number, engine=self.engine)
+        blob = self.fresh.get(number) or self.earlier.get(number)
+        if blob is None:
+            raise ValueError(f"cannot restore page {number}: its blob is gone")
+        return checkpoint.decode(blob, page=number, engine=self.engine)
 
 
 def convert_wanted(
