@@ -21,6 +21,7 @@ DECLARED_PACKAGES: Mapping[str, str | None] = {
     "docling-core": None,
     "docling-parse": None,
     "pymupdf": "2.0",
+    "pypdfium2": None,
     "rapid-layout": "1.2.1",
     "rapidocr": "3.10.0",
     "onnxruntime": "1.32.0",

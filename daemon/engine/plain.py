@@ -25,8 +25,12 @@ from daemon.engine.wording import clean
 from daemon.errors import DocumentError
 from daemon.model import Cause
 
-#: pdfium's code for a document whose password we do not have.
-_PASSWORD = 4
+#: What pdfium's codes for a document that it does not open mean; it has no code for one without pages.
+_REFUSALS = {
+    0: (Cause.NO_PAGES, "cannot convert the PDF: it has no pages"),
+    4: (Cause.ENCRYPTED, "cannot open the PDF: it asks for a password; send a copy without one"),
+    5: (Cause.ENCRYPTED, "cannot open the PDF: its encryption is not supported; send a copy without it"),
+}
 #: A page of more characters is a book in one page, or a trap.
 _MOST_CHARACTERS = 2_000_000
 
@@ -73,10 +77,9 @@ class SecondParser:
             self._document = pypdfium2.PdfDocument(data)
             self.pages = len(self._document)
         except pypdfium2.PdfiumError as error:
-            if getattr(error, "err_code", None) == _PASSWORD:
-                detail = "cannot open the PDF: it asks for a password; send a copy without one"
-                raise DocumentError(Cause.ENCRYPTED, detail) from error
-            raise DocumentError(Cause.MALFORMED, f"cannot open the PDF with pdfium: {error}") from error
+            malformed = (Cause.MALFORMED, f"cannot open the PDF with pdfium: {error}")
+            cause, detail = _REFUSALS.get(getattr(error, "err_code", -1), malformed)
+            raise DocumentError(cause, detail) from error
 
     def read(self, number: int) -> PlainText:
         """The text of page `number`, from 1. Raises DocumentError(MALFORMED)."""

@@ -76,7 +76,7 @@ def test_a_document_that_mupdf_cannot_open_is_read_by_the_second_parser(
         assert 0 <= box["b"] < box["t"] <= page["height"]
 
 
-@pytest.mark.parametrize("name", ["encrypted.pdf", "truncated.pdf"])
+@pytest.mark.parametrize("name", ["encrypted.pdf", "no-pages.pdf", "truncated.pdf"])
 def test_the_second_parser_refuses_for_the_same_cause(worker: Worker, samples: Path, name: str) -> None:
     """A rung lower, a locked document is still locked."""
     expected = worker.convert(samples / name).cause
