@@ -43,7 +43,7 @@ ALLOWED_VARIABLES: Final = frozenset(
 )
 #: One thread in every library, so that the zygote may fork; no telemetry, no model hub, no byte code written,
 #: and the same order of sets in every process, so that two runs give the same bytes. glibc asks for huge pages: a
-#: page of text made 30,000 page faults, and makes 900 (docs/performance.md).
+#: page of text made 30,000 page faults, and makes about 1,000 (docs/performance.md).
 FORCED_VARIABLES: Final[Mapping[str, str]] = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
