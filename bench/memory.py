@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import resource
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +21,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench._isolated import isolated
-from bench._measure import machine, prepared
+from bench._isolated import deliver, isolated
+from bench._measure import docs, machine, prepared
 from daemon import pack, samples
 from daemon.children import ChildJob, Children, Deadlines, KillSwitch
 from daemon.clock import SystemClock
@@ -33,6 +34,8 @@ TARGET_RATIO = 1.15
 LETTER_PT, GIANT_PT = (612, 792), (14_400, 14_400)
 PAGES = (20, 100, 500)
 PAGES_PER_CHILD = 40
+#: The parent may grow by 20 MB over so many.
+CONVERSIONS = 100
 #: A net for a hang; no document of this bench comes near.
 _DOCUMENT_S = 3_600.0
 _LINES = 40
@@ -99,6 +102,30 @@ def peaks(children: Children, data: bytes, *, pages_per_child: int) -> list[int]
                 return found
 
 
+def parent_growth(folder: Path, documents: int) -> int:
+    """Bytes by which the parent (this process) is larger after `documents` more conversions by a daemon.
+
+    The first batch is not counted: what is imported and allocated once is not a leak.
+    """
+    letter = (folder / "letter.pdf").read_bytes()
+    batches = []
+    for name, size in (("before", 10), ("counted", documents)):
+        batch = folder / name
+        batch.mkdir()
+        for number in range(size):
+            (batch / f"{number}.pdf").write_bytes(letter)
+        batches.append(docs(sorted(batch.iterdir())))
+    deliver(batches[0], start="zygote", workers=2)
+    before = resident_bytes()
+    deliver(batches[1], start="zygote", workers=2)
+    return resident_bytes() - before
+
+
+def resident_bytes() -> int:
+    """Of this process, now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def measure(counts: Sequence[int], console: Console) -> dict[str, object]:
     """All figures, as JSON values."""
     with tempfile.TemporaryDirectory(prefix="bench-samples-") as folder, isolated("zygote") as children:
@@ -113,11 +140,15 @@ def measure(counts: Sequence[int], console: Console) -> dict[str, object]:
         for count in counts:
             console.print(f"{count} pages", style="dim")
             by_count[str(count)] = peaks(children, long_document(count), pages_per_child=PAGES_PER_CHILD)
+        console.print(f"{CONVERSIONS} conversions in a row", style="dim")
+        growth = parent_growth(Path(folder), CONVERSIONS)
     return {
         "pages_per_child": PAGES_PER_CHILD,
         "peak_by_page_size_bytes": by_size,
         "peak_ratio_by_page_size": {kind: round(peak["giant"] / peak["letter"], 3) for kind, peak in by_size.items()},
         "peak_by_page_count_bytes": {count: max(found) for count, found in by_count.items()},
+        "parent_growth_bytes": growth,
+        "conversions_in_a_row": CONVERSIONS,
         "peak_of_last_child_bytes": {count: found[-1] for count, found in by_count.items()},
     }
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import structlog
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -205,9 +206,14 @@ def status(config: Config = None, state_dir: StateDir = None, as_json: Json = Fa
         _say(json.dumps(now))
         return
     console = Console()
-    for title, rows in (("running", now["running"]), ("recent", now["recent"])):
+    shown = {
+        "running": ("document_id", "attempt", "running_s"),
+        "recent": ("document_id", "status", "pages", "cause"),
+    }
+    for title, columns in shown.items():
+        rows = now[title]
         assert isinstance(rows, list), "status gives lists"
-        _print_rows(console, title, rows)
+        _print_rows(console, title, [{column: row[column] for column in columns} for row in rows])
     documents = now["documents"]
     assert isinstance(documents, dict), "status gives counts"
     console.print(", ".join(f"{number} {state}" for state, number in documents.items()) or "no documents yet")
@@ -217,7 +223,7 @@ def _print_rows(console: Console, title: str, rows: list[dict[str, object]]) -> 
     if not rows:
         console.print(f"{title}: none")
         return
-    table = Table(*rows[0], title=title)
+    table = Table(*rows[0], title=title, box=box.SIMPLE)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     console.print(table)
