@@ -73,7 +73,7 @@ def build(
             "converted_at": converted_at.isoformat(),
             "elapsed_s": round(elapsed_s, 3),
             "page_elapsed_s": [round(page.elapsed_s, 3) for page in conversion.pages],
-            "children": [_child(outcome) for outcome in outcomes],
+            "children": [child_account(outcome) for outcome in outcomes],
         },
     }
 
@@ -96,7 +96,8 @@ def _code(outcome: Outcome) -> str:
     return f"{outcome.cause}{signal} in {outcome.stage}{mode}"
 
 
-def _child(outcome: Outcome) -> dict[str, object]:
+def child_account(outcome: Outcome) -> dict[str, object]:
+    """One child's life, as the manifest and `explain` tell it."""
     return {
         "child": outcome.child,
         "cause": str(outcome.cause),

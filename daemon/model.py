@@ -12,6 +12,38 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from daemon.causes import PERMANENT_CAUSES, WORLD_CAUSES, Cause, Problem, problem_of
+from daemon.page import OCR_MODES, PageMode, PageRecord, PageReport, PageState, Plan
+
+__all__ = [
+    "ARTEFACTS",
+    "MANIFEST",
+    "OCR_MODES",
+    "PERMANENT_CAUSES",
+    "WORLD_CAUSES",
+    "Attempt",
+    "Cause",
+    "Conversion",
+    "Document",
+    "Exit",
+    "Holder",
+    "KillReason",
+    "MediaType",
+    "Message",
+    "Options",
+    "Outcome",
+    "PageMode",
+    "PageRecord",
+    "PageReport",
+    "PageState",
+    "Plan",
+    "Problem",
+    "ResultStatus",
+    "Settled",
+    "Stage",
+    "problem_of",
+]
+
 
 class MediaType(StrEnum):
     """What a document is, by its first bytes and never by its name."""
@@ -22,109 +54,6 @@ class MediaType(StrEnum):
     JPEG = "image/jpeg"
     #: One or many frames; each frame is a page.
     TIFF = "image/tiff"
-
-
-class Problem(StrEnum):
-    """Whose problem a failure is; it decides what becomes of the message."""
-
-    #: Dead-letter: another try on another host would end the same way.
-    DOCUMENT = "document"
-    #: Release with back-off: the document was not at fault, and the attempt is not counted.
-    WORLD = "world"
-    #: Refuse to start, or stop receiving: a person must change something first.
-    OPERATOR = "operator"
-
-
-class Cause(StrEnum):
-    """Why a child's life, or an attempt, ended as it did."""
-
-    #: The child reported a valid result and left with status 0.
-    CONVERTED = "converted"
-    #: The child converted its share of the pages and left with status 0; a fresh one goes on.
-    SLICED = "sliced"
-
-    # The document killed, or outlasted, its child. Transient: an engine change may cure it.
-    #: A signal that we did not send, or an end without a result, whatever the exit status.
-    CRASHED = "crashed"
-    #: Bytes that are no frame, frames out of order, or more than the limit: the child is not to be believed.
-    PROTOCOL = "protocol"
-    #: The document's deadline passed and the child was killed.
-    TIMEOUT = "timeout"
-    #: No sign of life from one page and stage for `child.stall_s`; the child was killed.
-    STALLED = "stalled"
-    #: The child reached its memory limit (it said so, or it was killed for it).
-    MEMORY = "memory"
-    #: The engine raised an exception and the child lived to tell.
-    ENGINE_ERROR = "engine_error"
-    #: Every page was read and there is no text, although there is ink.
-    EMPTY = "empty"
-    #: Pages were lost, and `retry.partial` does not let a partial result be published.
-    INCOMPLETE = "incomplete"
-    #: The parent died in that many attempts that the document is not tried again.
-    PARENT_DIED = "parent_died"
-
-    # Permanent: never reclaimed until the bytes change or a person asks.
-    ENCRYPTED = "encrypted"
-    #: Neither `%PDF-` nor one of the image types.
-    NOT_A_DOCUMENT = "not_a_document"
-    NO_PAGES = "no_pages"
-    #: More bytes, pages or frames than the settings allow.
-    TOO_LARGE = "too_large"
-    #: It calls itself a document, and no parser can open it.
-    MALFORMED = "malformed"
-    #: The message, not the document: no URI could be read from it.
-    MALFORMED_MESSAGE = "malformed_message"
-    #: 404: the object is gone, or never was.
-    SOURCE_MISSING = "source_missing"
-    #: The URI is one that the settings do not allow (scheme, root folder, private address).
-    SOURCE_REFUSED = "source_refused"
-
-    # The world's: released, costs no attempt.
-    #: 403, 5xx, throttling, DNS, TLS or a fetch that passed its deadline.
-    SOURCE_UNAVAILABLE = "source_unavailable"
-    STORE_UNAVAILABLE = "store_unavailable"
-    QUEUE_UNAVAILABLE = "queue_unavailable"
-    DISK_FULL = "disk_full"
-    #: Our receipt or lease is no longer ours; whoever holds it now decides.
-    LEASE_LOST = "lease_lost"
-    #: We were told to stop.
-    DRAINED = "drained"
-    #: The process that forks children went away under this child.
-    ZYGOTE_DIED = "zygote_died"
-
-
-#: Causes that a retry can never cure while the bytes stay as they are.
-PERMANENT_CAUSES = frozenset(
-    {
-        Cause.ENCRYPTED,
-        Cause.NOT_A_DOCUMENT,
-        Cause.NO_PAGES,
-        Cause.TOO_LARGE,
-        Cause.MALFORMED,
-        Cause.MALFORMED_MESSAGE,
-        Cause.SOURCE_MISSING,
-        Cause.SOURCE_REFUSED,
-    }
-)
-
-#: Causes for which the document was not at fault: the message is released and no attempt is counted.
-WORLD_CAUSES = frozenset(
-    {
-        Cause.SOURCE_UNAVAILABLE,
-        Cause.STORE_UNAVAILABLE,
-        Cause.QUEUE_UNAVAILABLE,
-        Cause.DISK_FULL,
-        Cause.LEASE_LOST,
-        Cause.DRAINED,
-        Cause.ZYGOTE_DIED,
-    }
-)
-
-
-def problem_of(cause: Cause) -> Problem:
-    """Whose problem `cause` is. `CONVERTED` is nobody's and must not be asked."""
-    assert cause is not Cause.CONVERTED, "a converted document is no problem"
-    return Problem.WORLD if cause in WORLD_CAUSES else Problem.DOCUMENT
 
 
 class Stage(StrEnum):
@@ -144,83 +73,6 @@ class Stage(StrEnum):
     PREVIEW = "preview"
     #: Sending what was made.
     RESULT = "result"
-
-
-class PageState(StrEnum):
-    """How a page's text was come by."""
-
-    #: From the page's own text layer.
-    TEXT = "text"
-    #: Read from its picture.
-    OCR = "ocr"
-    #: Both.
-    MIXED = "mixed"
-    #: No ink worth reading.
-    BLANK = "blank"
-    #: Converted with less than the whole engine (without OCR, without layout); `reason` says why.
-    DEGRADED = "degraded"
-    #: Not converted; `reason` says why, and the Markdown bears a mark.
-    FAILED = "failed"
-
-
-class PageMode(StrEnum):
-    """How much of the engine a page may use; from most to least, which is the order in which they are tried."""
-
-    #: Layout, OCR where needed, tables.
-    FULL = "full"
-    #: The same, rendered at a quarter of the pixel budget.
-    REDUCED = "reduced"
-    #: Layout and tables; no picture is read.
-    WITHOUT_OCR = "without_ocr"
-    #: The text layer in its own order; no network runs.
-    TEXT_ONLY = "text_only"
-    #: The text layer as another parser (pypdfium2) reads it; the usual parsers never see the page.
-    SECOND_PARSER = "second_parser"
-    #: The page is not touched: it is lost, and said so.
-    GAP = "gap"
-
-
-#: Modes in which a page's picture may be read.
-OCR_MODES = frozenset({PageMode.FULL, PageMode.REDUCED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What one child is to do with which page. It takes unfinished pages in ascending order."""
-
-    #: Mode of every page that `modes` does not name.
-    default: PageMode = PageMode.FULL
-    modes: Mapping[int, PageMode] = field(default_factory=dict)
-    #: Pages that are left to later children.
-    skip: frozenset[int] = frozenset()
-    #: Convert this page and no other.
-    only: int | None = None
-    #: Convert so many pages at most, then leave; the slice that bounds a child's memory.
-    most_pages: int = 1_000_000
-    #: Make a picture of the first page.
-    preview: bool = True
-
-    def mode_of(self, page: int) -> PageMode:
-        """How much of the engine `page` may use."""
-        return self.modes.get(page, self.default)
-
-    def wants(self, page: int) -> bool:
-        """Whether this child converts `page`, if it is not finished and the slice is not full."""
-        return page == self.only if self.only is not None else page not in self.skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageReport:
-    """One page's account in the manifest."""
-
-    #: Counted from 1, in the document's own order.
-    page: int
-    state: PageState
-    #: What read it, for instance `layout=pymupdf ocr=rapidocr`.
-    engine: str
-    #: Why the state is not plain `text` or `ocr`; empty where there is nothing to say.
-    reason: str = ""
-    elapsed_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,18 +234,6 @@ class Settled:
     pages: int = 0
     #: Number of pages by state.
     pages_by_state: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageRecord:
-    """One finished page as a child sent it: the checkpoint.
-
-    `blob` is opaque to the parent: only a child of the same document, options and engine opens it.
-    """
-
-    page: int
-    report: PageReport
-    blob: bytes
 
 
 #: What `store.put` publishes, and the only names a child may send. The manifest is the parent's own.

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from daemon.errors import ResourceError
 from daemon.ledger import Ledger
-from daemon.model import Attempt, Outcome, Settled
+from daemon.manifest import child_account
+from daemon.model import Attempt, Settled
 
 
 def status(ledger: Ledger, *, now: datetime) -> dict[str, object]:
@@ -83,25 +84,10 @@ def _attempt(attempt: Attempt) -> dict[str, object]:
         "started_at": attempt.started_at.isoformat(),
         "lease_until": attempt.lease_until.isoformat(),
         "ended_at": None if attempt.ended_at is None else attempt.ended_at.isoformat(),
-        "children": [_outcome(outcome) for outcome in attempt.outcomes],
-    }
-
-
-def _outcome(outcome: Outcome) -> dict[str, object]:
-    return {
-        "child": outcome.child,
-        "cause": str(outcome.cause),
-        "detail": outcome.detail,
-        "ocr": outcome.ocr,
-        "mode": None if outcome.mode is None else str(outcome.mode),
-        "pages_done": outcome.pages_done,
-        "signal": outcome.signal,
-        "stage": None if outcome.stage is None else str(outcome.stage),
-        "page": outcome.page,
-        "elapsed_s": round(outcome.elapsed_s, 3),
-        "peak_rss_bytes": outcome.peak_rss_bytes,
-        "traceback": outcome.traceback,
-        "stderr_tail": outcome.stderr_tail,
+        "children": [
+            child_account(outcome) | {"traceback": outcome.traceback, "stderr_tail": outcome.stderr_tail}
+            for outcome in attempt.outcomes
+        ],
     }
 
 
