@@ -29,7 +29,7 @@ from daemon.model import Cause, KillReason, Message
 log = structlog.get_logger()
 
 #: After SIGKILLs and cancelled fetches, how long slots may take to give their messages back.
-_LAST_WORDS_S = 5.0
+LAST_WORDS_S = 5.0
 #: SQS gives at most this many messages for one request.
 _RECEIVE_AT_MOST = 10
 #: How long nothing new is received after the world failed us, at first and at most.
@@ -201,7 +201,7 @@ class Parent:
 
     def _kill_what_is_left(self) -> None:
         self._killed = True
-        self._leave_deadline = self._clock.monotonic() + _LAST_WORDS_S
+        self._leave_deadline = self._clock.monotonic() + LAST_WORDS_S
         for held in self._in_flight:
             held.stop(KillReason.DRAIN)
 
