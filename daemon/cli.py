@@ -85,7 +85,10 @@ def _options(
 
 @app.command()
 def run(config: Config = None) -> None:
-    """Be the daemon: receive, convert, publish, until told to stop (SIGTERM drains; Ctrl+C twice leaves at once)."""
+    """Be the daemon.
+
+    Receive, convert, publish, until told to stop: SIGTERM and Ctrl+C drain, Ctrl+C twice leaves at once.
+    """
     from daemon import run as daemon_run  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
     settings = _settings(config)
@@ -111,7 +114,10 @@ def convert(
     force: Annotated[bool, typer.Option("--force", help="Convert again what an earlier run has ended.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Convert files and folders on this machine, without AWS; a second run skips what has not changed."""
+    """Convert files and folders, without AWS.
+
+    The same parent, ledger, children and ladder as the daemon. A second run skips what has not changed.
+    """
     from daemon import convert as converting  # noqa: PLC0415 - `--help` must not pay for what only this needs
 
     settings = _settings(
@@ -194,7 +200,7 @@ def _ledger(config: Path | None, state_dir: Path | None) -> SqliteLedger:
 
 @app.command()
 def status(config: Config = None, state_dir: StateDir = None, as_json: Json = False) -> None:
-    """Show what runs now and what ended last."""
+    """Show what runs and what ended last."""
     from daemon import story  # noqa: PLC0415
 
     ledger = _ledger(config, state_dir)
@@ -236,7 +242,10 @@ def explain(
     state_dir: StateDir = None,
     as_json: Json = False,
 ) -> None:
-    """Tell the whole story of one document: every attempt, every child, how it ended."""
+    """Tell the whole story of one document.
+
+    Every attempt, every child with its signal, page and traceback, and how it ended.
+    """
     from daemon import story  # noqa: PLC0415
 
     ledger = _ledger(config, state_dir)
@@ -249,7 +258,10 @@ def explain(
 
 @app.command()
 def doctor(config: Config = None, as_json: Json = False) -> None:
-    """Check whether this host would work: engine, canary, queue, store, state, sizing."""
+    """Check whether this host would work.
+
+    The engine and a canary through a real child, queue, store, state and sizing.
+    """
     from daemon import doctor as doctors  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
     worst = ExitStatus.DONE
@@ -266,7 +278,10 @@ def demo(
         Path | None, typer.Option("--out", help="Folder for the Markdown; a new temporary one if unset.")
     ] = None,
 ) -> None:
-    """Show everything on this machine: an embedded SQS and S3, sample documents, one of which kills its child."""
+    """Try everything on this machine.
+
+    An embedded SQS and S3, the real daemon, sample documents, one of which kills its child.
+    """
     from daemon import demo as demonstration  # noqa: PLC0415 - needs the demo extra
 
     if not demonstration.available():
