@@ -93,15 +93,13 @@ def judged(letter: DeadMessage, document: Document | None, standing: Standing, *
         return _beside(standing.parked)
     if standing.document is not None and standing.settled is None:
         return _judged_open(letter, standing.document, standing)
-    settled, moved = standing.settled, _moved_key(letter)
-    if settled is not None:
-        others = settled.attempt != letter.attempts or settled.status is not ResultStatus.FAILED
-        if others or moved in standing.reclaims:
-            return Discard(reason=f"attempt {settled.attempt} has ended it")
+    settled = standing.settled
+    if settled is not None and (settled.attempt != letter.attempts or settled.status is not ResultStatus.FAILED):
+        return Discard(reason=f"attempt {settled.attempt} has ended it")
     if letter.cause in PARKED_AT_ONCE or standing.spent >= now.max_reclaims or document is None:
         return Park(parked=_parked(letter, letter.cause, letter.document_id, document, standing, body=body, now=now))
     if settled is None:  # another ledger's, or one from before this ledger: numbers of attempts mean nothing here
-        return Reclaim(document=document, key=moved, attempt=None)
+        return Reclaim(document=document, key=_moved_key(letter), attempt=None)
     return Reclaim(document=document, key=_key(letter), attempt=letter.attempts)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from daemon import alerts, host
@@ -43,17 +43,12 @@ class Opened:
 def opened(settings: Settings, *, command: str) -> Iterator[Opened]:
     """Queue, ledger and store of a daemon that has run here. Raises `OperatorError`; creates no ledger."""
     settings.require(*_NEEDED, command=command)
-    path = ledger_path(settings)
-    if not path.exists():
-        message = f"cannot read {path}: there is no such file. Is state_dir right, and has the daemon run here?"
-        raise ResourceError(message)
     with ExitStack() as stack:
+        ledger = stack.enter_context(opened_ledger(settings))
         alerts.configure(settings.sentry)
         stack.callback(alerts.flush)
         queue = open_queue(settings)
         stack.callback(queue.close)
-        ledger = SqliteLedger.open(path)
-        stack.callback(ledger.close)
         yield Opened(
             queue=queue,
             ledger=ledger,
@@ -61,6 +56,25 @@ def opened(settings: Settings, *, command: str) -> Iterator[Opened]:
             store=open_store(settings.store),
             checkpoints=open_checkpoints(settings.store, state_dir=settings.state_dir),
         )
+
+
+@contextmanager
+def opened_ledger(settings: Settings) -> Iterator[SqliteLedger]:
+    """The ledger of a daemon that has run here, to be written too. Raises `OperatorError`; creates none."""
+    path = ledger_path(settings)
+    if not path.exists():
+        message = f"cannot read {path}: there is no such file. Is state_dir right, and has the daemon run here?"
+        raise ResourceError(message)
+    with closing(SqliteLedger.open(path)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def opened_queue(settings: Settings, *, command: str) -> Iterator[Queue]:
+    """The queue to send to. Raises `OperatorError`."""
+    settings.require("queue.url", command=command)
+    with closing(open_queue(settings)) as queue:
+        yield queue
 
 
 def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]]:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from daemon.errors import ResourceError
 from daemon.ledger import Ledger
-from daemon.model import Attempt, Outcome, Settled
+from daemon.model import Attempt, Document, Outcome, Settled
 
 
 def status(ledger: Ledger, *, now: datetime) -> dict[str, object]:
@@ -52,15 +52,7 @@ def explain(ledger: Ledger, wanted: str) -> dict[str, object]:
 
     `wanted` is an id, the beginning of one, or a URI. Raises `ResourceError` when it names no document or several.
     """
-    found = ledger.find(wanted)
-    if not found:
-        message = f"cannot explain {wanted}: the ledger knows no document with this id, beginning of an id, or URI"
-        raise ResourceError(message)
-    if len(found) > 1:
-        names = ", ".join(document.id for document in found[:5])
-        message = f"cannot explain {wanted}: {len(found)} documents match ({names}); give a whole id"
-        raise ResourceError(message)
-    document = found[0]
+    document = only_one(ledger, wanted, command="explain")
     settled = ledger.settled(document.id)
     return {
         "document_id": document.id,
@@ -71,6 +63,19 @@ def explain(ledger: Ledger, wanted: str) -> dict[str, object]:
         "attempts": [_attempt(attempt) for attempt in ledger.attempts(document.id)],
         "settled": None if settled is None else _settled(settled),
     }
+
+
+def only_one(ledger: Ledger, wanted: str, *, command: str) -> Document:
+    """The document that a person means. Raises `ResourceError` when it is none, or several."""
+    found = ledger.find(wanted)
+    if not found:
+        message = f"cannot {command} {wanted}: the ledger knows no document with this id, beginning of an id, or URI"
+        raise ResourceError(message)
+    if len(found) > 1:
+        names = ", ".join(document.id for document in found[:5])
+        message = f"cannot {command} {wanted}: {len(found)} documents match ({names}); give a whole id"
+        raise ResourceError(message)
+    return found[0]
 
 
 def _attempt(attempt: Attempt) -> dict[str, object]:

@@ -151,6 +151,15 @@ def settled_with_pages(folder: Path) -> Swept:
     return swept
 
 
+def of_another_ledger(folder: Path) -> Swept:
+    """A letter about a document that this ledger has never seen."""
+    swept = Swept(folder, GOOD)
+    swept.daemon()
+    letter = DeadLetter(body="s3://bucket/x.pdf", cause=Cause.MEMORY, detail="", document_id="x-1", attempts=7)
+    swept.world.queue.dead_letter(letter)
+    return swept
+
+
 def retried(folder: Path) -> Swept:
     """A person's retry died before it was sent."""
     swept = gone(folder)
@@ -179,6 +188,7 @@ PROMISES = {
     "moved": Promise(prepare=moved, queued=frozenset({"good"}), reclaims=1, of="good"),
     "stored": Promise(prepare=stored, queued=frozenset({"good"}), of="good"),
     "settled": Promise(prepare=settled_with_pages, of="good"),
+    "another": Promise(prepare=of_another_ledger, queued=frozenset({"x-1"}), reclaims=1, of="x-1"),
     "retried": Promise(prepare=retried, queued=frozenset({"gone"}), of="gone"),
 }
 
@@ -271,6 +281,7 @@ def test_a_letter_whose_document_has_not_ended_is_left(tmp_path: Path) -> None:
             break
     sweep = swept.sweep()
     assert [each.what for each in sweep.did] == ["left"]
+    assert swept.world.queue.depth()["dead"] == 1
     assert swept.recovery.standing("killer").spent == 0
     swept.daemon()
     swept.sweep()

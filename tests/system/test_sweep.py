@@ -84,6 +84,28 @@ def test_one_sweep(aws: Emulated, tmp_path: Path) -> None:
     assert (again.returncode, again.stdout) == (ExitStatus.DONE, "nothing to do\n")
 
 
+def test_parked_and_back(aws: Emulated, tmp_path: Path) -> None:
+    """Listed, shown, sent back with its own id, dropped: all of it by the command line, with one object a line."""
+    state = tmp_path / "state"
+    given_up(aws, state, locked=Cause.ENCRYPTED, large=Cause.TOO_LARGE)
+    assert bulkhead(aws, state, "sweep").returncode == ExitStatus.DONE
+    listed = bulkhead(aws, state, "parked", "list", "--json", "--cause", "encrypted")
+    assert [json.loads(line)["key"] for line in listed.stdout.splitlines()] == ["locked"]
+    assert "large" in bulkhead(aws, state, "parked", "list").stdout
+    shown = json.loads(bulkhead(aws, state, "parked", "show", "locked", "--json").stdout)
+    assert (shown["cause"], shown["detail"], shown["document_id"]) == ("encrypted", "why", "locked")
+    assert bulkhead(aws, state, "parked", "retry").returncode == ExitStatus.USAGE
+    assert bulkhead(aws, state, "parked", "retry", "nobody").returncode == ExitStatus.RESOURCE
+    assert bulkhead(aws, state, "parked", "retry", "locked").stdout == "retried locked\n"
+    assert bulkhead(aws, state, "parked", "drop", "--cause", "too_large", "--json").stdout == (
+        '{"did": "dropped", "key": "large"}\n'
+    )
+    assert bulkhead(aws, state, "requeue", "large").stdout == "requeued large\n"
+    received = aws.sqs.receive_message(QueueUrl=aws.queue_url, MaxNumberOfMessages=10)["Messages"]
+    assert sorted(json.loads(message["Body"])["id"] for message in received) == ["large", "locked"]
+    assert bulkhead(aws, state, "parked", "list", "--json").stdout == ""
+
+
 def test_a_second_sweep_at_the_same_time(aws: Emulated, tmp_path: Path) -> None:
     """It leaves with its own status and says who is at it; a daemon that runs is no hindrance."""
     state = tmp_path / "state"
