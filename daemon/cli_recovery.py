@@ -16,6 +16,7 @@ from rich.console import Console
 from daemon.build import build
 from daemon.cli_shared import Config, Json, StateDir, print_rows, say, settings_of
 from daemon.clock import SystemClock
+from daemon.errors import ExitStatus
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.recovery import Parked
 from daemon.recovery_sqlite import SqliteRecovery
@@ -50,6 +51,20 @@ def sweep(
         say(f"{each.what:12}{each.document_id}  {each.detail}")
     summary = ", ".join(f"{number} {what}" for what, number in sorted(counts.items())) or "nothing to do"
     say(f"{'would be done: ' if dry_run else ''}{summary}")
+
+
+@app.command()
+def audit(config: Config = None, as_json: Json = False) -> None:
+    """Check that ledger, store and queues agree: nothing lost, nothing twice, every page accounted for."""
+    from daemon import recovery_wiring  # noqa: PLC0415
+
+    findings = recovery_wiring.audit(settings_of(config))
+    for finding in findings:
+        fields = {"check": str(finding.check), "document_id": finding.document_id, "detail": finding.detail}
+        say(json.dumps(fields) if as_json else f"{finding.check:22}{finding.document_id}  {finding.detail}")
+    if not findings and not as_json:
+        say("ledger, store and queues agree")
+    raise typer.Exit(int(ExitStatus.DOCUMENT_FAILED if findings else ExitStatus.DONE))
 
 
 @parked.command("list")

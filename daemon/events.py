@@ -49,7 +49,9 @@ InfoEvent = Literal[
     "child.log",
     #: A sweep has ended; fields say how much of what it did.
     "sweep.finished",
-    #: A given-up document is back in the queue; fields say for the how manieth time, and after which delay.
+    #: Ledger, store and queues agree about every document; fields say how many there are.
+    "audit.passed",
+    #: A given-up document is back in the queue; fields say which reclaim it is, and after which delay.
     "document.reclaimed",
     #: A parked or settled document is back in the queue because a person asked.
     "document.requeued",
@@ -125,6 +127,8 @@ ErrorEvent = Literal[
     "ledger.unavailable",
     #: Documents were set aside after their last reclaim, or at once; one line for all of one cause and engine.
     "document.parked",
+    #: Ledger, store and queues do not agree; fields count the findings by check.
+    "audit.failed",
     #: A disk is full.
     "disk.filled",
 ]

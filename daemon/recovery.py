@@ -72,6 +72,10 @@ class Recovery(Protocol):
         """What is known, at one instant."""
         ...
 
+    def documents(self, *, after: str, limit: int) -> Sequence[str]:
+        """Ids that come after `after`, ascending, at most `limit`; the empty string comes before all."""
+        ...
+
     def reclaim(self, document: Document, *, key: str, attempt: int | None, now: datetime) -> int | None:
         """Count a return to the queue, and reopen what `attempt` settled as failed; returns the reclaim's number.
 

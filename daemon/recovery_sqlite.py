@@ -39,6 +39,12 @@ class SqliteRecovery:
                 parked=_parked(db, document_id),
             )
 
+    def documents(self, *, after: str, limit: int) -> Sequence[str]:
+        """See `Recovery.documents`."""
+        query = "SELECT id FROM documents WHERE id > ? ORDER BY id LIMIT ?"
+        with self._file.read() as db:
+            return [row[0] for row in db.execute(query, (after, limit)).fetchall()]
+
     def reclaim(self, document: Document, *, key: str, attempt: int | None, now: datetime) -> int | None:
         """See `Recovery.reclaim`."""
         with self._file.write() as db:

@@ -11,6 +11,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from daemon import alerts, host
+from daemon import audit as audits
+from daemon.audit import Finding
 from daemon.build import build
 from daemon.checkpoints import Checkpoints
 from daemon.checkpoints_s3 import open_checkpoints
@@ -101,3 +103,17 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
                 rules,
             )
             return sweeping.run(), sweeping.did
+
+
+def audit(settings: Settings) -> list[Finding]:
+    """What ledger, store and queues do not agree about. Raises like `audit.audit`, and `OperatorError`."""
+    with opened(settings, command="bulkhead audit") as edges:
+        return audits.audit(
+            audits.AuditEdges(
+                recovery=edges.recovery,
+                store=edges.store,
+                checkpoints=edges.checkpoints,
+                queue=edges.queue,
+                clock=SystemClock(),
+            )
+        )

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from daemon.audit import AuditEdges, Finding, audit
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Cause, PageRecord, PageReport, PageState, ResultStatus
 from daemon.queue import DeadLetter
@@ -71,6 +72,18 @@ class Swept:
         self.alerts += sum(line["event"] == "document.parked" for line in lines)
         world.clock.advance(HIDDEN_S + 1)
         return sweep
+
+    def audit(self) -> list[Finding]:
+        """What does not agree."""
+        return audit(
+            AuditEdges(
+                recovery=self.recovery,
+                store=self.world.store,
+                checkpoints=self.world.checkpoints,
+                queue=self.world.queue,
+                clock=self.world.clock,
+            )
+        )
 
     def bodies(self) -> set[str]:
         """What waits in the queue, delayed or not."""
@@ -201,6 +214,7 @@ def check(swept: Swept, promise: Promise) -> None:
     assert {json.loads(body)["id"] for body in swept.bodies()} == promise.queued
     assert swept.recovery.standing(promise.of).spent == promise.reclaims
     assert list(swept.world.checkpoints.documents()) == []
+    assert swept.audit() == []
     if promise.prepare is stored:
         settled = swept.world.ledger.settled("good")
         assert settled is not None

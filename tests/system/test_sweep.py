@@ -19,7 +19,7 @@ from daemon.lock import instance_lock
 from daemon.model import Cause
 from daemon.queue import DeadLetter
 from daemon.sqs import SqsQueue
-from tests.contract.ledger_contract import claimed, document, failed
+from tests.contract.ledger_contract import claimed, converted, document, failed
 from tests.system.daemon_process import NET_S, environment
 
 pytestmark = [pytest.mark.aws, pytest.mark.process]
@@ -104,6 +104,23 @@ def test_parked_and_back(aws: Emulated, tmp_path: Path) -> None:
     received = aws.sqs.receive_message(QueueUrl=aws.queue_url, MaxNumberOfMessages=10)["Messages"]
     assert sorted(json.loads(message["Body"])["id"] for message in received) == ["large", "locked"]
     assert bulkhead(aws, state, "parked", "list", "--json").stdout == ""
+
+
+def test_an_audit(aws: Emulated, tmp_path: Path) -> None:
+    """Status 0 and silence when all agree; 1 and a line for each finding otherwise."""
+    state = tmp_path / "state"
+    given_up(aws, state, shaky=Cause.CRASHED)
+    clean = bulkhead(aws, state, "audit", "--json")
+    assert (clean.returncode, clean.stdout) == (ExitStatus.DONE, ""), clean.stderr
+    ledger = SqliteLedger.open(state / "ledger.db")
+    attempt = claimed(ledger, document("vanished"), now=datetime.now(UTC)).attempt
+    ledger.settle(attempt, converted(attempt))
+    ledger.close()
+    found = bulkhead(aws, state, "audit", "--json")
+    assert found.returncode == ExitStatus.DOCUMENT_FAILED
+    (finding,) = [json.loads(line) for line in found.stdout.splitlines()]
+    assert (finding["check"], finding["document_id"]) == ("not_published", "vanished")
+    assert '"audit.failed"' in found.stderr
 
 
 def test_a_second_sweep_at_the_same_time(aws: Emulated, tmp_path: Path) -> None:
