@@ -17,6 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from daemon.audit import AuditEdges, Finding, audit
+from daemon.errors import LeaseLostError, WorldError
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Cause, PageRecord, PageReport, PageState, ResultStatus
 from daemon.queue import DeadLetter
@@ -67,7 +68,7 @@ class Swept:
             alive=lambda _holder: False,
         )
         sweep = Sweep(edges, rules)
-        with capture_logs() as lines, contextlib.suppress(DiedError):
+        with capture_logs() as lines, contextlib.suppress(DiedError, WorldError):
             sweep.run()
         self.alerts += sum(line["event"] == "document.parked" for line in lines)
         world.clock.advance(HIDDEN_S + 1)
@@ -245,6 +246,39 @@ def test_a_sweep_that_dies_at_any_call(tmp_path: Path, name: str, after: bool) -
             assert swept.alerts == told + bool(promise.parked)
             return
     pytest.fail("a sweep has fewer than 60 edge calls")
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_an_edge_that_fails_at_any_call(tmp_path: Path, name: str) -> None:
+    """The world fails any one call: the sweep ends with that, and the next one goes on from there."""
+    promise = PROMISES[name]
+    for nth in range(1, 60):
+        (tmp_path / str(nth)).mkdir()
+        swept = promise.prepare(tmp_path / str(nth))
+        countdown = Countdown(nth, lambda: WorldError(Cause.QUEUE_UNAVAILABLE, "not now"), after=nth % 2 == 0)
+        swept.sweep(countdown)
+        swept.sweep()
+        check(swept, promise)
+        swept.world.ledger.close()
+        if not countdown.happened:
+            return
+    pytest.fail("a sweep has fewer than 60 edge calls")
+
+
+def test_a_receipt_that_ran_out(tmp_path: Path) -> None:
+    """The letter comes back and is found done: parked once, told once; sent once more, and counted once."""
+    for prepare, told in ((gone, 1), (failed, 0)):
+        (tmp_path / prepare.__name__).mkdir()
+        swept = prepare(tmp_path / prepare.__name__)
+        lost = Countdown(1, lambda: LeaseLostError("run out"), after=False)
+        delete = swept.world.queue.delete_dead
+        swept.world.queue.delete_dead = lambda each, d=delete, c=lost: c.call("x", d, each)  # type: ignore[method-assign, misc]
+        swept.sweep()
+        assert swept.world.queue.depth()["dead"] == 1
+        swept.sweep()
+        assert swept.world.queue.depth()["dead"] == 0
+        assert (len(swept.parked()), swept.alerts) == (told, told)
+        assert swept.recovery.standing("killer").spent == 1 - told
 
 
 def test_three_reclaims_then_a_person(tmp_path: Path) -> None:

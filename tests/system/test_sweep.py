@@ -25,11 +25,11 @@ from tests.system.daemon_process import NET_S, environment
 pytestmark = [pytest.mark.aws, pytest.mark.process]
 
 
-def bulkhead(aws: Emulated, state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def bulkhead(aws: Emulated, state: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "daemon", *arguments],
-        env=environment(aws, state),
+        env=environment(aws, state, **settings),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
