@@ -21,6 +21,7 @@ from daemon.clock import SystemClock
 from daemon.errors import BulkheadError, ConfigurationError, ExitStatus, OperatorError
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Options
+from daemon.recovery_sqlite import SqliteRecovery
 
 app = typer.Typer(
     name="bulkhead",
@@ -201,7 +202,7 @@ def explain(
 
     ledger = _ledger(config, state_dir)
     try:
-        told = story.explain(ledger, document)
+        told = story.explain(ledger, SqliteRecovery(ledger), document)
     finally:
         ledger.close()
     say(json.dumps(told) if as_json else "\n".join(story.told(told)))

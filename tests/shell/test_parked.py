@@ -12,6 +12,7 @@ from daemon.errors import ConfigurationError, ResourceError
 from daemon.model import Cause, ResultStatus
 from daemon.parked import chosen, drop, in_full, requeue, retry
 from daemon.queue import DeadLetter
+from daemon.story import explain, told
 from tests.fakes.edges import Countdown, DiedError
 from tests.shell.test_order import own
 from tests.shell.test_sweep import GOOD, NOBODY, Swept, gone, spent
@@ -91,6 +92,7 @@ def test_a_document_that_has_not_ended_gets_one_more_message(tmp_path: Path) -> 
     swept = Swept(tmp_path, GOOD)
     swept.daemon(Countdown(3, DiedError, after=True))
     requeue_it(swept, "good")
+    assert sum(swept.world.queue.depth().values()) == 2
     swept.world.next_parent("second")
     swept.daemon()
     assert swept.world.puts == 1
@@ -116,6 +118,18 @@ def test_choosing(tmp_path: Path) -> None:
         chosen(recovery, [], cause="crash")
     with pytest.raises(ResourceError, match="cannot requeue x: the ledger knows no document"):
         requeue_it(swept, "x")
+
+
+def test_the_story_of_a_parked_document(tmp_path: Path) -> None:
+    """`bulkhead explain` says how often it came back, and that it waits for a person."""
+    swept = spent(tmp_path)
+    swept.sweep()
+    story = explain(swept.world.ledger, swept.recovery, "killer")
+    assert (story["reclaims"], len(swept.world.ledger.attempts("killer"))) == (3, 4)
+    assert told(story)[-2:] == [
+        "  sent back by a sweep 3 time(s)",
+        f"  parked since {swept.parked()[0].since.isoformat()}: `bulkhead parked retry killer`, or drop",
+    ]
 
 
 def test_dropping_keeps_the_history(tmp_path: Path) -> None:
