@@ -124,13 +124,17 @@ class Sweep:
         if manifest is None or manifest.get("fencing_token") not in tokens:
             self._note("left_behind", document_id, f"attempt {attempt.number}: the next delivery takes it over")
             return
-        settled = manifests.settled_from(
-            manifest,
-            document_id=document_id,
-            attempt=attempt.number,
-            location=edges.store.location(document_id, MANIFEST),
-            settled_at=edges.clock.now(),
-        )
+        try:
+            settled = manifests.settled_from(
+                manifest,
+                document_id=document_id,
+                attempt=attempt.number,
+                location=edges.store.location(document_id, MANIFEST),
+                settled_at=edges.clock.now(),
+            )
+        except ValueError as error:  # one document's damage must not end every sweep
+            self._note("left_behind", document_id, str(error))
+            return
         if not self._note("adopted", document_id, f"attempt {attempt.number}"):
             return
         try:

@@ -374,6 +374,15 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     assert [each.what for each in swept.sweep().did] == ["reclaimed"]
 
 
+def test_a_manifest_that_cannot_be_read(tmp_path: Path) -> None:
+    """One damaged result is left to the next delivery; the rest of the sweep goes on."""
+    swept = stored(tmp_path)
+    swept.world.queue.dead_letter(DeadLetter(body="?", cause=Cause.MALFORMED_MESSAGE, detail="no uri"))
+    Path(swept.world.store.location("good", "manifest.json")).write_text('{"fencing_token": 1}')
+    assert [each.what for each in swept.sweep().did] == ["left_behind", "parked", "alerted"]
+    assert swept.world.ledger.settled("good") is None
+
+
 def test_a_lease_of_a_living_parent_is_left_alone(tmp_path: Path) -> None:
     """A parent that was only slow to renew settles its own result."""
     swept = stored(tmp_path)
