@@ -120,17 +120,21 @@ def alert(
 
 
 def from_line(line: Mapping[str, Any]) -> None:
-    """The alert of an ERROR line; same event and cause make one issue, whatever the document."""
+    """The alert of an ERROR line; same event and cause make one issue, whatever the document.
+
+    A line that knows better has a `fingerprint` of its own.
+    """
     fields = {
         key: value for key, value in line.items() if key not in _NOT_TAGS and isinstance(value, str | int | float)
     }
     told = line.get("exc_info")
     error = told if isinstance(told, BaseException) else sys.exc_info()[1] if told else None
     detail = str(line.get("detail") or line.get("message") or error or "")
+    own = line.get("fingerprint") or ([line["cause"]] if line.get("cause") else [])
     _send(
         line["event"],
         f"{line['event']}: {detail}" if detail else line["event"],
-        fingerprint=(str(line["cause"]),) if line.get("cause") else (),
+        fingerprint=tuple(str(part) for part in own),
         level="error",
         error=error,
         tags=fields,

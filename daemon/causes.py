@@ -47,6 +47,8 @@ class Cause(StrEnum):
     INCOMPLETE = "incomplete"
     #: The parent died in that many attempts that the document is not tried again.
     PARENT_DIED = "parent_died"
+    #: SQS's redrive policy moved its message: it was received too often, and nobody ended it.
+    REDRIVEN = "redriven"
 
     # Permanent: never reclaimed until the bytes change or a person asks.
     ENCRYPTED = "encrypted"

@@ -14,7 +14,7 @@ import hashlib
 import json
 import shutil
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -45,6 +45,10 @@ class Checkpoints(Protocol):
 
     def drop(self, document_id: str) -> None:
         """Forget everything of this document, whatever its fingerprint; harmless when there is nothing."""
+        ...
+
+    def documents(self) -> Sequence[str]:
+        """Ids of documents of which anything is kept, in order."""
         ...
 
 
@@ -82,6 +86,16 @@ class DirectoryCheckpoints:
     def drop(self, document_id: str) -> None:
         """See `Checkpoints.drop`."""
         shutil.rmtree(self._root / document_id, ignore_errors=True)
+
+    def documents(self) -> Sequence[str]:
+        """See `Checkpoints.documents`."""
+        try:
+            return sorted(folder.name for folder in self._root.iterdir())
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            detail = f"cannot list the finished pages in {self._root}: {error.strerror or error}"
+            raise WorldError(Cause.STORE_UNAVAILABLE, detail) from error
 
 
 def sealed(blob: bytes) -> bytes:

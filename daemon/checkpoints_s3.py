@@ -6,7 +6,7 @@ conditional: whoever converts the same page of the same bytes with the same engi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +56,16 @@ class S3Checkpoints:
         with _translated(f"forget the finished pages of {document_id}"):
             for key in self._keys(self._below(document_id)):
                 self._client.delete_object(Bucket=self._bucket, Key=key)
+
+    def documents(self) -> Sequence[str]:
+        """See `Checkpoints.documents`."""
+        below = f"{self._prefix}/" if self._prefix else ""
+        with _translated("list the documents that have finished pages"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=below, Delimiter="/"
+            )
+            folders = [found["Prefix"] for page in pages for found in page.get("CommonPrefixes", [])]
+        return sorted(folder.removeprefix(below).rstrip("/") for folder in folders)
 
     def _below(self, document_id: str) -> str:
         return "/".join(part for part in (self._prefix, document_id) if part) + "/"

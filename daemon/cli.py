@@ -8,21 +8,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import structlog
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from daemon import __version__, log
+from daemon import __version__, cli_recovery
+from daemon.cli_shared import Config, Json, StateDir, print_rows, say, settings_of
 from daemon.clock import SystemClock
-from daemon.config import Settings, load
 from daemon.errors import BulkheadError, ConfigurationError, ExitStatus, OperatorError
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Options
+from daemon.recovery_sqlite import SqliteRecovery
 
 app = typer.Typer(
     name="bulkhead",
@@ -33,11 +32,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", envvar="BULKHEAD_CONFIG", help="TOML file with settings.", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, and nothing else, on stdout.")]
 Ocr = Annotated[bool, typer.Option("--ocr/--no-ocr", help="Read pictures of text, or use text layers only.")]
 
 
@@ -56,21 +50,9 @@ def _leave(error: BulkheadError, status: ExitStatus) -> NoReturn:
     sys.exit(int(status))
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - this is the command line
-
-
-def _settings(config: Path | None, *, defaults: dict[str, object] | None = None, **overrides: Any) -> Settings:
-    settings = load(config, defaults=defaults, **overrides)
-    log.configure(settings.log)
-    for note in settings.notes:
-        structlog.get_logger().warning("settings.finding", detail=note)
-    return settings
-
-
 def _version(wanted: bool) -> None:
     if wanted:
-        _say(f"bulkhead {__version__}")
+        say(f"bulkhead {__version__}")
         raise typer.Exit
 
 
@@ -91,7 +73,7 @@ def run(config: Config = None) -> None:
     """
     from daemon import run as daemon_run  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
-    settings = _settings(config)
+    settings = settings_of(config)
     try:
         daemon_run.run(settings)
     except BulkheadError as error:
@@ -120,7 +102,7 @@ def convert(
     """
     from daemon import convert as converting  # noqa: PLC0415 - `--help` must not pay for what only this needs
 
-    settings = _settings(
+    settings = settings_of(
         config,
         defaults={"log__level": "error"},
         state_dir=out / converting.STATE,
@@ -137,7 +119,7 @@ def convert(
             settings,
             options=Options(ocr=ocr),
             force=force,
-            on_line=lambda line: _say(line.as_json()) if as_json else bar.console.print(_sentence(line)),
+            on_line=lambda line: say(line.as_json()) if as_json else bar.console.print(_sentence(line)),
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     if report.unfinished:
@@ -174,27 +156,21 @@ def submit(
     from daemon import submit as submitting  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
     from daemon.wiring import open_queue  # noqa: PLC0415
 
-    settings = _settings(config)
+    settings = settings_of(config)
     settings.require("queue.url", command="bulkhead submit")
     queue = open_queue(settings)
     try:
         for sent in submitting.submit(uris, queue, ocr=ocr):
             fields = {"uri": sent.uri, "message_id": sent.message_id}
-            _say(json.dumps(fields) if as_json else f"{sent.uri}: enqueued as message {sent.message_id}")
+            say(json.dumps(fields) if as_json else f"{sent.uri}: enqueued as message {sent.message_id}")
     finally:
         queue.close()
-
-
-StateDir = Annotated[
-    Path | None,
-    typer.Option("--state-dir", help="Where the ledger lies, for instance OUT/.bulkhead after a convert."),
-]
 
 
 def _ledger(config: Path | None, state_dir: Path | None) -> SqliteLedger:
     from daemon.wiring import ledger_path  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
-    settings = _settings(config, state_dir=state_dir)
+    settings = settings_of(config, state_dir=state_dir)
     return SqliteLedger.open_read_only(ledger_path(settings))
 
 
@@ -209,7 +185,7 @@ def status(config: Config = None, state_dir: StateDir = None, as_json: Json = Fa
     finally:
         ledger.close()
     if as_json:
-        _say(json.dumps(now))
+        say(json.dumps(now))
         return
     console = Console()
     shown = {
@@ -219,20 +195,10 @@ def status(config: Config = None, state_dir: StateDir = None, as_json: Json = Fa
     for title, columns in shown.items():
         rows = now[title]
         assert isinstance(rows, list), "status gives lists"
-        _print_rows(console, title, [{column: row[column] for column in columns} for row in rows])
+        print_rows(console, title, [{column: row[column] for column in columns} for row in rows])
     documents = now["documents"]
     assert isinstance(documents, dict), "status gives counts"
     console.print(", ".join(f"{number} {state}" for state, number in documents.items()) or "no documents yet")
-
-
-def _print_rows(console: Console, title: str, rows: list[dict[str, object]]) -> None:
-    if not rows:
-        console.print(f"{title}: none")
-        return
-    table = Table(*rows[0], title=title, box=box.SIMPLE)
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    console.print(table)
 
 
 @app.command()
@@ -250,10 +216,10 @@ def explain(
 
     ledger = _ledger(config, state_dir)
     try:
-        told = story.explain(ledger, document)
+        told = story.explain(ledger, SqliteRecovery(ledger), document)
     finally:
         ledger.close()
-    _say(json.dumps(told) if as_json else "\n".join(story.told(told)))
+    say(json.dumps(told) if as_json else "\n".join(story.told(told)))
 
 
 @app.command()
@@ -265,9 +231,9 @@ def doctor(config: Config = None, as_json: Json = False) -> None:
     from daemon import doctor as doctors  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
     worst = ExitStatus.DONE
-    for finding in doctors.examine(_settings(config)):
+    for finding in doctors.examine(settings_of(config)):
         fields = {"check": finding.check, "verdict": str(finding.verdict), "detail": finding.detail}
-        _say(json.dumps(fields) if as_json else f"{finding.verdict:8}{finding.check:12}{finding.detail}")
+        say(json.dumps(fields) if as_json else f"{finding.verdict:8}{finding.check:12}{finding.detail}")
         worst = finding.status if worst is ExitStatus.DONE else worst
     raise typer.Exit(int(worst))
 
@@ -288,3 +254,6 @@ def demo(
         message = "cannot run the demo: moto is not installed; pip install 'bulkheadd[demo]'"
         raise ConfigurationError(message)
     raise typer.Exit(int(demonstration.demo(out)))
+
+
+app.add_typer(cli_recovery.app)

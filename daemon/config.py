@@ -151,6 +151,10 @@ class RetrySettings(Section):
     """Failures of single pages before the rest of the document goes without OCR; after as many again it is given up."""
     partial: Literal["deliver", "dead_letter"] = "deliver"
     """What becomes of a document with lost pages: published as `partial`, or sent to the dead-letter queue."""
+    max_reclaims: Annotated[int, Field(ge=0, le=100)] = 3
+    """How often a sweep sends a given-up document back to the queue, all hosts together; then it is parked."""
+    reclaim_delay_s: Annotated[float, Field(ge=0, le=900)] = 60.0
+    """How long a reclaimed document waits in the queue; four times as long each next time, up to 15 min."""
     release_delay_s: Annotated[float, Field(ge=0, le=43_200)] = 30.0
     """How long a released message stays hidden after the first world's failure; doubled each time, up to 15 min."""
 

@@ -10,8 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from daemon.queue import DeadLetter
+from daemon.model import Cause
+from daemon.queue import DeadLetter, DeadMessage
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs.type_defs import MessageTypeDef
 
 #: SQS takes the characters of XML 1.0 and refuses a message with any other.
 _REFUSED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -66,6 +71,23 @@ def _packed(letter: DeadLetter, body: str, detail: str, host: str, *, body_bytes
     }
     # SQS refuses empty values, and a message without a body.
     return Parcel(body=body or "(empty)", attributes={name: value for name, value in values.items() if value[1]})
+
+
+def unpacked(message: MessageTypeDef) -> DeadMessage:
+    """A message of the dead-letter queue; attributes that are missing or unknown make it a foreign one."""
+    attributes = message.get("MessageAttributes", {})
+    values = {name: value.get("StringValue", "") for name, value in attributes.items()}
+    known = values.get("cause") in set(Cause)
+    attempts = values.get("attempts", "")
+    return DeadMessage(
+        message_id=message["MessageId"],
+        receipt_handle=message["ReceiptHandle"],
+        body=message.get("Body", ""),
+        cause=Cause(values["cause"]) if known else None,
+        detail=values.get("detail", ""),
+        document_id=values.get("document_id") or None,
+        attempts=int(attempts) if attempts.isascii() and attempts.isdigit() else 0,
+    )
 
 
 def sendable(text: str) -> str:

@@ -68,6 +68,7 @@ _ANSWERS: Mapping[Cause, _Answer] = {
     Cause.EMPTY: _Answer.GIVE_UP,
     Cause.INCOMPLETE: _Answer.GIVE_UP,
     Cause.PARENT_DIED: _Answer.GIVE_UP,
+    Cause.REDRIVEN: _Answer.GIVE_UP,
     Cause.ENCRYPTED: _Answer.GIVE_UP,
     Cause.NOT_A_DOCUMENT: _Answer.GIVE_UP,
     Cause.NO_PAGES: _Answer.GIVE_UP,

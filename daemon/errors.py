@@ -17,7 +17,7 @@ class ExitStatus(IntEnum):
 
     #: Everything asked for was done.
     DONE = 0
-    #: At least one document failed; the output names it.
+    #: At least one document failed, or an audit found something; the output names it.
     DOCUMENT_FAILED = 1
     #: The command line could not be understood.
     USAGE = 2

@@ -47,6 +47,18 @@ InfoEvent = Literal[
     "child.started",
     #: Something that the engine wrote; `message` is the child's text, bounded and never believed.
     "child.log",
+    #: A sweep has ended; fields say how much of what it did.
+    "sweep.finished",
+    #: Ledger, store and queues agree about every document; fields say how many there are.
+    "audit.passed",
+    #: A given-up document is back in the queue; fields say which reclaim it is, and after which delay.
+    "document.reclaimed",
+    #: A parked or settled document is back in the queue because a person asked.
+    "document.requeued",
+    #: A result that a dead parent had stored was settled from its manifest.
+    "attempt.adopted",
+    #: A dead letter that is settled, parked or overtaken was removed; `reason` says which.
+    "dead_letter.discarded",
     #: A failpoint fired on purpose.
     "failpoint.fired",
 ]
@@ -113,6 +125,10 @@ ErrorEvent = Literal[
     "store.unavailable",
     #: The ledger cannot be written; nothing is started until it can.
     "ledger.unavailable",
+    #: Documents were set aside after their last reclaim, or at once; one line for all of one cause and engine.
+    "document.parked",
+    #: Ledger, store and queues do not agree; fields count the findings by check.
+    "audit.failed",
     #: A disk is full.
     "disk.filled",
 ]

@@ -121,3 +121,13 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+def lives(other: Holder, *, root: Path = ROOT) -> bool:
+    """Whether a process of this host and this boot has the holder's pid; another host's is never known to live.
+
+    A pid may have been given to somebody else since, so True is a reason to wait and no proof.
+    """
+    here = holder(root=root)
+    same = (other.host, other.boot_id) == (here.host, here.boot_id)
+    return same and (root / "proc" / str(other.pid)).exists()

@@ -49,6 +49,21 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
            ) STRICT""",
         "CREATE INDEX settled_by_time ON settled (settled_us)",
     ),
+    (
+        # One row per return to the queue; `key` is what was reclaimed, so that the same letter counts once.
+        """CREATE TABLE reclaims (
+             document_id TEXT NOT NULL REFERENCES documents (id), key TEXT NOT NULL,
+             number INTEGER NOT NULL CHECK (number >= 1), reclaimed_us INTEGER NOT NULL, forgiven_us INTEGER,
+             PRIMARY KEY (document_id, key)
+           ) STRICT""",
+        # `key` is the document's id, or that of a message from which none could be read.
+        """CREATE TABLE parked (
+             key TEXT PRIMARY KEY, document_id TEXT, uri TEXT, body TEXT NOT NULL, cause TEXT NOT NULL,
+             signal TEXT, stage TEXT, build TEXT NOT NULL, detail TEXT NOT NULL, attempts INTEGER NOT NULL,
+             reclaims INTEGER NOT NULL, parked_us INTEGER NOT NULL, alerted_us INTEGER, retry_us INTEGER
+           ) STRICT""",
+        "CREATE INDEX parked_by_cause ON parked (cause, parked_us)",
+    ),
 )
 
 #: In the order that the functions below read and write.

@@ -53,6 +53,11 @@ class SqliteLedger:
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
 
+    @property
+    def file(self) -> SqliteFile:
+        """The open file, for `recovery_sqlite.py`, which keeps its tables beside these."""
+        return self._file
+
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open or create the ledger, and migrate it.
@@ -73,11 +78,11 @@ class SqliteLedger:
     def claim(self, document: Document, *, holder: Holder, now: datetime, lease_s: float) -> Claim:
         """See `Ledger.claim`."""
         with self._file.write() as db:
-            _register(db, document, now)
-            settled = _settled(db, document.id)
+            register(db, document, now)
+            settled = settled_of(db, document.id)
             if settled is not None:
                 return AlreadySettled(settled=settled)
-            history = _attempts(db, document.id)
+            history = attempts_of(db, document.id)
             newest = history[-1] if history else None
             if newest is not None and newest.ended_at is None and newest.lease_until > now:
                 return Held(holder=newest.holder, lease_until=newest.lease_until)
@@ -129,7 +134,7 @@ class SqliteLedger:
             "settled by another attempt"
         )
         with self._file.write() as db:
-            before = _settled(db, attempt.document_id)
+            before = settled_of(db, attempt.document_id)
             if before is not None and replace(before, settled_at=settled.settled_at) == to_settled(
                 settled_row(settled)
             ):
@@ -151,19 +156,12 @@ class SqliteLedger:
     def reopen(self, document_id: str) -> bool:
         """See `Ledger.reopen`."""
         with self._file.write() as db:
-            if db.execute("DELETE FROM settled WHERE document_id = ?", (document_id,)).rowcount == 0:
-                return False
-            db.execute(
-                """UPDATE documents SET reopened_after =
-                     (SELECT max(number) FROM attempts WHERE document_id = documents.id) WHERE id = ?""",
-                (document_id,),
-            )
-            return True
+            return reopen(db, document_id)
 
     def document(self, document_id: str) -> Document | None:
         """See `Ledger.document`."""
         with self._file.read() as db:
-            return _document(db, document_id)
+            return document_of(db, document_id)
 
     def find(self, wanted: str) -> Sequence[Document]:
         """See `Ledger.find`."""
@@ -178,12 +176,12 @@ class SqliteLedger:
     def attempts(self, document_id: str) -> Sequence[Attempt]:
         """See `Ledger.attempts`."""
         with self._file.read() as db:
-            return _attempts(db, document_id)
+            return attempts_of(db, document_id)
 
     def settled(self, document_id: str) -> Settled | None:
         """See `Ledger.settled`."""
         with self._file.read() as db:
-            return _settled(db, document_id)
+            return settled_of(db, document_id)
 
     def running(self) -> Sequence[Attempt]:
         """See `Ledger.running`."""
@@ -212,9 +210,21 @@ class SqliteLedger:
         self._file.close()
 
 
-def _register(db: sqlite3.Connection, document: Document, now: datetime) -> None:
+def reopen(db: sqlite3.Connection, document_id: str) -> bool:
+    """`Ledger.reopen` within a transaction of the caller's."""
+    if db.execute("DELETE FROM settled WHERE document_id = ?", (document_id,)).rowcount == 0:
+        return False
+    db.execute(
+        """UPDATE documents SET reopened_after =
+             (SELECT max(number) FROM attempts WHERE document_id = documents.id) WHERE id = ?""",
+        (document_id,),
+    )
+    return True
+
+
+def register(db: sqlite3.Connection, document: Document, now: datetime) -> None:
     """Insert `document` unless it is there; raises `DocumentError` when its id is another URI's."""
-    known = _document(db, document.id)
+    known = document_of(db, document.id)
     if known is None:
         columns = f"{DOCUMENT_COLUMNS}, registered_us"
         _insert(db, "documents", columns, (*document_row(document), microseconds(now)))
@@ -233,12 +243,14 @@ def _end(db: sqlite3.Connection, attempt: Attempt, at: datetime) -> None:
     )
 
 
-def _document(db: sqlite3.Connection, document_id: str) -> Document | None:
+def document_of(db: sqlite3.Connection, document_id: str) -> Document | None:
+    """What is registered under this id, within a transaction of the caller's."""
     row = db.execute(f"SELECT {DOCUMENT_COLUMNS} FROM documents WHERE id = ?", (document_id,)).fetchone()
     return None if row is None else to_document(row)
 
 
-def _attempts(db: sqlite3.Connection, document_id: str) -> list[Attempt]:
+def attempts_of(db: sqlite3.Connection, document_id: str) -> list[Attempt]:
+    """All attempts with their outcomes, oldest first."""
     outcomes = _outcomes(db, document_id)
     rows = db.execute(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE document_id = ? ORDER BY number", (document_id,))
     return [to_attempt(row, outcomes.get(row[1], ())) for row in rows.fetchall()]
@@ -253,7 +265,8 @@ def _outcomes(db: sqlite3.Connection, document_id: str) -> dict[int, list[Outcom
     return by_attempt
 
 
-def _settled(db: sqlite3.Connection, document_id: str) -> Settled | None:
+def settled_of(db: sqlite3.Connection, document_id: str) -> Settled | None:
+    """The terminal record, if there is one."""
     row = db.execute(f"SELECT {SETTLED_COLUMNS} FROM settled WHERE document_id = ?", (document_id,)).fetchone()
     return None if row is None else to_settled(row)
 
@@ -261,7 +274,7 @@ def _settled(db: sqlite3.Connection, document_id: str) -> Settled | None:
 def _require(db: sqlite3.Connection, attempt: Attempt) -> None:
     """Raise `LeaseLostError`, with the reason, unless `attempt` may still act for its document."""
     what = f"attempt {attempt.number} at {attempt.document_id}"
-    if _settled(db, attempt.document_id) is not None:
+    if settled_of(db, attempt.document_id) is not None:
         raise LeaseLostError(f"cannot go on with {what}: the document is settled")
     row = db.execute(
         "SELECT number, ended_us, host, pid FROM attempts WHERE document_id = ? ORDER BY number DESC LIMIT 1",

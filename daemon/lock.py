@@ -1,4 +1,4 @@
-"""One daemon per state folder: a lock that the kernel gives back however its holder dies.
+"""One daemon, and one sweep, per state folder: a lock that the kernel gives back however its holder dies.
 
 Edge. The lock is `flock` on a file that is never removed; what is in the file is only for the message to a second
 daemon and decides nothing. The descriptor is not inherited by what is exec'ed, so no child keeps the lock.
@@ -23,10 +23,16 @@ _MAX_LINE_BYTES = 4_096
 
 
 @contextlib.contextmanager
-def instance_lock(path: Path, *, clock: Clock | None = None) -> Iterator[None]:
+def instance_lock(
+    path: Path,
+    *,
+    clock: Clock | None = None,
+    advice: str = "Stop it first, or give this one a state_dir of its own.",
+) -> Iterator[None]:
     """Hold the lock on `path` while the block runs; creates the file, not its folder.
 
-    Raises `AlreadyRunningError` naming the holder's pid, host and age, `ResourceError` when the file cannot be made.
+    `advice` ends the message to whoever comes second. Raises `AlreadyRunningError` naming the holder's pid, host and
+    age, `ResourceError` when the file cannot be made.
     """
     clock = clock or SystemClock()
     try:
@@ -39,7 +45,8 @@ def instance_lock(path: Path, *, clock: Clock | None = None) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _already_running(path, os.pread(descriptor, _MAX_LINE_BYTES, 0), now=clock.now()) from None
+            line = os.pread(descriptor, _MAX_LINE_BYTES, 0)
+            raise _already_running(path, line, now=clock.now(), advice=advice) from None
         except OSError as error:
             raise ResourceError(f"cannot lock {path}: {error.strerror}. Put state_dir on a local disk.") from error
         _write_holder(descriptor, path, since=clock.now())
@@ -58,13 +65,12 @@ def _write_holder(descriptor: int, path: Path, *, since: datetime) -> None:
         raise ResourceError(f"cannot write {path}: {error.strerror}. Make room, and start again.") from error
 
 
-def _already_running(path: Path, line: bytes, *, now: datetime) -> AlreadyRunningError:
-    """The error for a second daemon; a holder that has not written its line yet is not named."""
-    what = "Stop it first, or give this one a state_dir of its own."
+def _already_running(path: Path, line: bytes, *, now: datetime, advice: str) -> AlreadyRunningError:
+    """The error for a second process; a holder that has not written its line yet is not named."""
     try:
         holder = json.loads(line)
         age_s = round((now - datetime.fromisoformat(holder["since"])).total_seconds())
         who = f"pid {holder['pid']} on host {holder['host']} has held it for {timedelta(seconds=max(age_s, 0))}"
     except (ValueError, KeyError, TypeError):
         who = "another process has just taken it"
-    return AlreadyRunningError(f"cannot start: {path} is locked; {who}. {what}")
+    return AlreadyRunningError(f"cannot start: {path} is locked; {who}. {advice}")

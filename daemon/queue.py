@@ -15,6 +15,8 @@ from typing import Protocol
 from daemon.errors import LeaseLostError
 from daemon.model import Cause, Message
 
+#: SQS delays a new message so long at most.
+MAX_DELAY_S = 900
 #: SQS hides a message this long at most, counted from its receipt; extending does not reset it.
 MAX_HIDDEN_S = 43_200
 #: Ours ends earlier: the clocks of two machines, and the time that a call takes.
@@ -51,6 +53,23 @@ class DeadLetter:
     attempts: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadMessage:
+    """What lies in the dead-letter queue, as one receipt gives it: our own dead letter, or a message moved by SQS."""
+
+    #: Of the dead letter; a message that SQS's redrive policy moved keeps the one that it had in the queue.
+    message_id: str
+    #: Valid for this delivery only.
+    receipt_handle: str
+    body: str
+    #: None: not ours, or of a cause that this version does not know. SQS moved it, or a person put it there.
+    cause: Cause | None = None
+    detail: str = ""
+    document_id: str | None = None
+    #: The attempt that gave the document up; 0 when none was made.
+    attempts: int = 0
+
+
 class Queue(Protocol):
     """A queue with receipts that run out.
 
@@ -74,12 +93,23 @@ class Queue(Protocol):
         """Remove the message; the same again is harmless."""
         ...
 
-    def send(self, body: str) -> str:
-        """Enqueue a body; returns the message id. Raises `ConfigurationError` when the queue takes no such body."""
+    def send(self, body: str, *, delay_s: float = 0.0) -> str:
+        """Enqueue a body that nobody receives for `delay_s` (0 to `MAX_DELAY_S`); returns the message id.
+
+        Raises `ConfigurationError` when the queue takes no such body.
+        """
         ...
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Put a dead letter; returns only after the queue has confirmed it."""
+        ...
+
+    def receive_dead(self, limit: int, *, hidden_s: float) -> Sequence[DeadMessage]:
+        """Up to `limit` (1 to 10) dead letters that are there now, hidden from the next receipt for `hidden_s`."""
+        ...
+
+    def delete_dead(self, message: DeadMessage) -> None:
+        """Remove a dead letter; the same again is harmless, and so is a receipt that has run out."""
         ...
 
     def depth(self) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ from itertools import count
 from daemon.clock import Clock
 from daemon.errors import ConfigurationError, LeaseLostError
 from daemon.model import Message
-from daemon.queue import DeadLetter, clipped_visibility_s
+from daemon.queue import MAX_DELAY_S, DeadLetter, DeadMessage, clipped_visibility_s
 
 #: SQS's own limit, so that what works here works there.
 MAX_BODY_BYTES = 2**20
@@ -34,19 +34,39 @@ class _Kept:
     receipt: str = ""
 
 
+@dataclass(slots=True)
+class _Dead:
+    """One dead letter; guarded by the queue's lock. A moved message is one without a letter."""
+
+    message_id: str
+    body: str
+    letter: DeadLetter | None = None
+    visible_from_s: float = 0.0
+
+
 class LocalQueue:
     """`daemon.queue.Queue` in memory; safe to use from several threads."""
 
-    def __init__(self, *, clock: Clock, visibility_s: float = 60.0, wait_s: float = 1.0) -> None:
+    def __init__(
+        self, *, clock: Clock, visibility_s: float = 60.0, wait_s: float = 1.0, max_receive_count: int | None = None
+    ) -> None:
+        """What was received `max_receive_count` times is moved to the dead letters, as SQS's redrive policy does."""
         self._clock = clock
         self._visibility_s = visibility_s
         self._wait_s = wait_s
+        self._max_receive_count = max_receive_count
         self._numbers = count(1)
         #: In the order of sends: a dict keeps it.
         self._kept: dict[str, _Kept] = {}
         self._changed = threading.Condition()
-        #: Every dead letter, oldest first; append-only.
-        self.dead: list[DeadLetter] = []
+        #: Dead letters and moved messages, oldest first.
+        self._dead: dict[str, _Dead] = {}
+
+    @property
+    def dead(self) -> list[DeadLetter]:
+        """Our own dead letters that were not deleted, oldest first."""
+        with self._changed:
+            return [dead.letter for dead in self._dead.values() if dead.letter is not None]
 
     def receive(self, limit: int, *, stop: threading.Event) -> Sequence[Message]:
         """Wait up to `wait_s` real seconds for up to `limit` messages; empty as soon as `stop` is set."""
@@ -64,6 +84,9 @@ class LocalQueue:
 
     def _take(self, limit: int) -> list[Message]:
         now_s = self._clock.monotonic()
+        for kept in tuple(self._kept.values()):
+            if kept.receive_count == self._max_receive_count and kept.visible_from_s <= now_s:
+                self._dead[kept.message_id] = _Dead(kept.message_id, self._kept.pop(kept.message_id).body)
         ready = [kept for kept in self._kept.values() if kept.visible_from_s <= now_s][:limit]
         for kept in ready:
             kept.receive_count += 1
@@ -106,28 +129,62 @@ class LocalQueue:
         with self._changed:
             self._kept.pop(message.message_id, None)
 
-    def send(self, body: str) -> str:
-        """Enqueue a body; returns the message id. Raises `ConfigurationError` when it is larger than SQS allows."""
+    def send(self, body: str, *, delay_s: float = 0.0) -> str:
+        """Enqueue a body that nobody receives for `delay_s`; returns the message id.
+
+        Raises `ConfigurationError` when it is larger than SQS allows.
+        """
+        assert 0 <= delay_s <= MAX_DELAY_S, "SQS delays no longer"
         size_bytes = len(body.encode())
         if size_bytes > MAX_BODY_BYTES:
             raise ConfigurationError(f"cannot send {size_bytes} bytes: a message has {MAX_BODY_BYTES} at most")
         with self._changed:
             message_id = f"local-{next(self._numbers)}"
-            self._kept[message_id] = _Kept(message_id, body, self._clock.monotonic())
+            self._kept[message_id] = _Kept(message_id, body, self._clock.monotonic() + delay_s)
             self._changed.notify_all()
         return message_id
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Keep the letter in `dead`."""
         with self._changed:
-            self.dead.append(letter)
+            message_id = f"local-dead-{next(self._numbers)}"
+            self._dead[message_id] = _Dead(message_id, letter.body, letter)
+
+    def receive_dead(self, limit: int, *, hidden_s: float) -> Sequence[DeadMessage]:
+        """Up to `limit` dead letters that nobody has received in the last `hidden_s` that its receiver named."""
+        now_s = self._clock.monotonic()
+        with self._changed:
+            ready = [dead for dead in self._dead.values() if dead.visible_from_s <= now_s][:limit]
+            for dead in ready:
+                dead.visible_from_s = now_s + hidden_s
+            return [_as_received(dead) for dead in ready]
+
+    def delete_dead(self, message: DeadMessage) -> None:
+        """Remove a dead letter, whichever receipt of it this is; the same again is harmless."""
+        with self._changed:
+            self._dead.pop(message.message_id, None)
 
     def depth(self) -> Mapping[str, int]:
         """Numbers of messages: `visible`, `in_flight`, `dead`."""
         now_s = self._clock.monotonic()
         with self._changed:
             visible = sum(kept.visible_from_s <= now_s for kept in self._kept.values())
-            return {"visible": visible, "in_flight": len(self._kept) - visible, "dead": len(self.dead)}
+            return {"visible": visible, "in_flight": len(self._kept) - visible, "dead": len(self._dead)}
 
     def close(self) -> None:
         """Nothing to give back; what is still queued is gone with the process."""
+
+
+def _as_received(dead: _Dead) -> DeadMessage:
+    letter = dead.letter
+    if letter is None:
+        return DeadMessage(message_id=dead.message_id, receipt_handle=dead.message_id, body=dead.body)
+    return DeadMessage(
+        message_id=dead.message_id,
+        receipt_handle=dead.message_id,
+        body=dead.body,
+        cause=letter.cause,
+        detail=letter.detail,
+        document_id=letter.document_id,
+        attempts=letter.attempts,
+    )

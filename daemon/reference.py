@@ -214,7 +214,7 @@ def _commands() -> Iterator[str]:
     """Help of each command, without the width of anybody's terminal."""
     # Typer's own copy of click has no public type.
     group: Any = typer.main.get_command(cli.app)
-    for name, command in group.commands.items():
+    for name, command in _leaves(group, ""):
         yield f"### bulkhead {name}\n"
         yield f"{inspect.cleandoc(command.help or '')}\n"
         rows = []
@@ -226,6 +226,15 @@ def _commands() -> Iterator[str]:
             rows.append((f"`{label}`", getattr(parameter, "help", None) or ""))
         if rows:
             yield _table(("argument or option", "meaning"), rows)
+
+
+def _leaves(group: Any, before: str) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its whole name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def _table(head: tuple[str, ...], rows: list[Any]) -> str:

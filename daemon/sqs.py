@@ -10,16 +10,18 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from math import ceil
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from daemon import queue_findings
 from daemon.clock import Clock
 from daemon.config import QueueSettings, Settings
-from daemon.dead_letters import parcel
-from daemon.errors import BulkheadError, ConfigurationError, ResourceError
+from daemon.dead_letters import parcel, unpacked
+from daemon.errors import ConfigurationError, ResourceError
 from daemon.model import Message
-from daemon.queue import DeadLetter, clipped_visibility_s
+from daemon.queue import DeadLetter, DeadMessage, clipped_visibility_s
 from daemon.sqs_calls import Calls, QueueDeniedError
+from daemon.sqs_poll import Poll
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Beyond the long poll itself, and for every other call.
 READ_TIMEOUT_S = 10.0
+#: A long poll, since a short one asks only some of SQS's servers; ends below `READ_TIMEOUT_S`.
+DEAD_WAIT_S = 5
 #: How often a waiting `receive` looks at its `stop`.
 GLANCE_S = 0.1
 #: How long `close` waits for a poll that was left behind. A longer one dies with the process, and a message that SQS
@@ -34,6 +38,12 @@ GLANCE_S = 0.1
 CLOSE_WAIT_S = 2.0
 #: What a queue takes when it does not say: SQS's limit before 2025.
 DEFAULT_MAX_BYTES = 262_144
+
+
+class _Delay(TypedDict, total=False):
+    """How SQS names it."""
+
+    DelaySeconds: int
 
 
 class SqsQueue:
@@ -47,7 +57,7 @@ class SqsQueue:
         self._polls = Calls(settings, read_timeout_s=settings.wait_s + READ_TIMEOUT_S)
         self._closed = threading.Event()
         #: Left behind and perhaps still running; only `receive` and `close` touch it.
-        self._abandoned: list[_Poll] = []
+        self._abandoned: list[Poll] = []
         self._dead_max_bytes: int | None = None
 
     def receive(self, limit: int, *, stop: threading.Event) -> Sequence[Message]:
@@ -58,7 +68,7 @@ class SqsQueue:
         """
         if stop.is_set():
             return ()
-        poll = _Poll(self, limit)
+        poll = Poll(self, limit)
         poll.start()
         while not poll.done.wait(GLANCE_S):
             if stop.is_set() and poll.abandon():
@@ -133,31 +143,66 @@ class SqsQueue:
             receipt=True,
         )
 
-    def send(self, body: str) -> str:
-        """Enqueue a body; returns the message id.
+    def send(self, body: str, *, delay_s: float = 0.0) -> str:
+        """Enqueue a body that nobody receives for `delay_s`, in whole seconds; returns the message id.
 
         Raises `ConfigurationError` when SQS does not take it, `WorldError`, or `ResourceError`.
         """
-        return self._send(self._settings.url, body, {})
+        return self._send(self._settings.url, body, {}, delay_s=delay_s)
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Put a dead letter; returns only after SQS has confirmed it. Retries may put it twice.
 
         Raises `WorldError`, `ResourceError` when there is no such queue, `ConfigurationError` when none is set.
         """
-        url = self._settings.dead_letter_url
-        if not url:
-            raise ConfigurationError("cannot send a dead letter: queue.dead_letter_url is not set")
+        url = self._dead_url("send a dead letter")
         packed = parcel(letter, host=self._host, max_bytes=self._max_bytes(url))
         attributes: dict[str, MessageAttributeValueTypeDef] = {
             name: {"DataType": kind, "StringValue": value} for name, (kind, value) in packed.attributes.items()
         }
         self._send(url, packed.body, attributes)
 
-    def _send(self, url: str, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef]) -> str:
+    def receive_dead(self, limit: int, *, hidden_s: float) -> Sequence[DeadMessage]:
+        """Up to `limit` dead letters, hidden for `hidden_s`; waits `DEAD_WAIT_S` at most. Raises like `dead_letter`."""
+        url = self._dead_url("receive dead letters")
+        answer = self._calls.call(
+            "receive dead letters",
+            lambda client: client.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=limit,
+                WaitTimeSeconds=min(self._settings.wait_s, DEAD_WAIT_S),
+                VisibilityTimeout=ceil(hidden_s),
+                MessageAttributeNames=["All"],
+            ),
+            retry_for_s=self._settings.retry_for_s,
+            ended=self._closed,
+        )
+        return [unpacked(message) for message in answer.get("Messages", ())]
+
+    def delete_dead(self, message: DeadMessage) -> None:
+        """Remove a dead letter. Raises `WorldError`, and `LeaseLostError` like `delete`."""
+        url = self._dead_url("delete a dead letter")
+        self._calls.call(
+            f"delete dead letter {message.message_id}",
+            lambda client: client.delete_message(QueueUrl=url, ReceiptHandle=message.receipt_handle),
+            retry_for_s=self._settings.retry_for_s,
+            ended=self._closed,
+            receipt=True,
+        )
+
+    def _dead_url(self, what: str) -> str:
+        if not self._settings.dead_letter_url:
+            raise ConfigurationError(f"cannot {what}: queue.dead_letter_url is not set")
+        return self._settings.dead_letter_url
+
+    def _send(
+        self, url: str, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef], *, delay_s: float = 0.0
+    ) -> str:
+        # Left out where there is none, so that a queue's own delay holds.
+        delay: _Delay = {"DelaySeconds": ceil(delay_s)} if delay_s else {}
         answer = self._calls.call(
             f"send to {url}",
-            lambda client: client.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes),
+            lambda client: client.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes, **delay),
             retry_for_s=self._settings.retry_for_s,
             ended=self._closed,
         )
@@ -220,52 +265,3 @@ class SqsQueue:
         if not any(poll.is_alive() for poll in self._abandoned):
             self._polls.close()
             self._calls.close()
-
-
-class _Poll(threading.Thread):
-    """One long poll. Its messages belong to whoever waits for it; once abandoned, to nobody: it gives them back."""
-
-    def __init__(self, queue: SqsQueue, limit: int) -> None:
-        super().__init__(name="sqs-poll", daemon=True)
-        self._queue = queue
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._messages: list[Message] = []
-        self._error: BaseException | None = None
-        self._abandoned = threading.Event()
-        self.done = threading.Event()
-
-    def run(self) -> None:
-        """Poll, then hand over or give back."""
-        try:
-            messages = self._queue.poll(self._limit, self._abandoned)
-        except BaseException as error:  # noqa: BLE001 - raised again by `result`, in the thread that asked
-            self._error = error
-            messages = []
-        with self._lock:
-            if not self._abandoned.is_set():
-                self._messages, messages = messages, []
-            self.done.set()
-        for message in messages:
-            self._give_back(message)
-
-    def _give_back(self, message: Message) -> None:
-        try:
-            self._queue.release(message)
-        except BulkheadError:
-            # Nobody waits for us; the message comes back by itself when its visibility ends.
-            return
-
-    def abandon(self) -> bool:
-        """Leave the poll behind; False when it has ended already and its result must be taken."""
-        with self._lock:
-            if self.done.is_set():
-                return False
-            self._abandoned.set()
-            return True
-
-    def result(self) -> Sequence[Message]:
-        """What it received; raises what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._messages

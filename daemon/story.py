@@ -11,7 +11,8 @@ from datetime import datetime
 from daemon.errors import ResourceError
 from daemon.ledger import Ledger
 from daemon.manifest import child_account
-from daemon.model import Attempt, Settled
+from daemon.model import Attempt, Document, Settled
+from daemon.recovery import Recovery
 
 
 def status(ledger: Ledger, *, now: datetime) -> dict[str, object]:
@@ -48,21 +49,14 @@ def _settled(settled: Settled) -> dict[str, object]:
     }
 
 
-def explain(ledger: Ledger, wanted: str) -> dict[str, object]:
-    """The whole story of one document: every attempt, every child, and how it ended.
+def explain(ledger: Ledger, recovery: Recovery, wanted: str) -> dict[str, object]:
+    """The whole story of one document: every attempt, every child, how it ended, and what sweeps did with it.
 
     `wanted` is an id, the beginning of one, or a URI. Raises `ResourceError` when it names no document or several.
     """
-    found = ledger.find(wanted)
-    if not found:
-        message = f"cannot explain {wanted}: the ledger knows no document with this id, beginning of an id, or URI"
-        raise ResourceError(message)
-    if len(found) > 1:
-        names = ", ".join(document.id for document in found[:5])
-        message = f"cannot explain {wanted}: {len(found)} documents match ({names}); give a whole id"
-        raise ResourceError(message)
-    document = found[0]
+    document = only_one(ledger, wanted, command="explain")
     settled = ledger.settled(document.id)
+    standing = recovery.standing(document.id)
     return {
         "document_id": document.id,
         "uri": document.uri,
@@ -71,7 +65,22 @@ def explain(ledger: Ledger, wanted: str) -> dict[str, object]:
         "options": {"ocr": document.options.ocr},
         "attempts": [_attempt(attempt) for attempt in ledger.attempts(document.id)],
         "settled": None if settled is None else _settled(settled),
+        "reclaims": len(standing.reclaims),
+        "parked_since": None if standing.parked is None else standing.parked.since.isoformat(),
     }
+
+
+def only_one(ledger: Ledger, wanted: str, *, command: str) -> Document:
+    """The document that a person means. Raises `ResourceError` when it is none, or several."""
+    found = ledger.find(wanted)
+    if not found:
+        message = f"cannot {command} {wanted}: the ledger knows no document with this id, beginning of an id, or URI"
+        raise ResourceError(message)
+    if len(found) > 1:
+        names = ", ".join(document.id for document in found[:5])
+        message = f"cannot {command} {wanted}: {len(found)} documents match ({names}); give a whole id"
+        raise ResourceError(message)
+    return found[0]
 
 
 def _attempt(attempt: Attempt) -> dict[str, object]:
@@ -109,4 +118,8 @@ def told(story: Mapping[str, object]) -> list[str]:
         lines.append(f"  {settled['status']} at {settled['settled_at']}: {settled['detail'] or settled['manifest']}")
     else:
         lines.append("  not settled yet")
+    if story["reclaims"]:
+        lines.append(f"  sent back by a sweep {story['reclaims']} time(s)")
+    if story["parked_since"]:
+        lines.append(f"  parked since {story['parked_since']}: `bulkhead parked retry {story['document_id']}`, or drop")
     return lines

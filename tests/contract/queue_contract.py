@@ -1,6 +1,7 @@
 """What every queue promises; run on the one in memory and on SQS (moto over real HTTP).
 
-A subclass gives the fixtures `queue` (empty, wait_s 0, visibility 60 s) and `turn` (lets that many seconds pass).
+A subclass gives the fixtures `queue` (empty, wait_s 0, visibility 60 s), `redriving` (the same, and moves to the dead
+letters what was received once) and `turn` (lets that many seconds pass).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pytest
 
 from daemon.errors import ConfigurationError, LeaseLostError
 from daemon.model import Cause, Message
-from daemon.queue import DeadLetter, Queue
+from daemon.queue import DeadLetter, DeadMessage, Queue
 
 Turn = Callable[[float], None]
 NEVER = threading.Event()
@@ -26,6 +27,17 @@ def take(queue: Queue, limit: int = 10) -> list[Message]:
         if not messages:
             break
         taken += messages
+    return taken
+
+
+def take_dead(queue: Queue, *, hidden_s: float = 60) -> list[DeadMessage]:
+    """Every dead letter that can be received now."""
+    taken: list[DeadMessage] = []
+    for _ in range(20):
+        letters = queue.receive_dead(10, hidden_s=hidden_s)
+        if not letters:
+            break
+        taken += letters
     return taken
 
 
@@ -144,3 +156,51 @@ class QueueContract:
         with pytest.raises(ConfigurationError, match="cannot send"):
             queue.send("x" * (2**20 + 1))
         assert queue.depth()["visible"] == 0
+
+    def test_a_delayed_message_comes_later(self, queue: Queue, turn: Turn) -> None:
+        """What is tried again waits in the queue, not in a process."""
+        queue.send("x", delay_s=100)
+        turn(98)
+        assert take(queue) == []
+        assert queue.depth()["visible"] + queue.depth()["in_flight"] == 1
+        turn(3)
+        assert len(take(queue)) == 1
+
+    def test_dead_letters_come_back_with_their_history(self, queue: Queue) -> None:
+        """The sweep decides by what the daemon wrote, each letter once."""
+        full = DeadLetter(body="x", cause=Cause.CRASHED, detail="page 3", document_id="a-1", attempts=2)
+        queue.dead_letter(full)
+        queue.dead_letter(DeadLetter(body="y", cause=Cause.MALFORMED_MESSAGE, detail="no uri"))
+        told = {each.body: (each.cause, each.detail, each.document_id, each.attempts) for each in take_dead(queue)}
+        assert told == {
+            "x": (Cause.CRASHED, "page 3", "a-1", 2),
+            "y": (Cause.MALFORMED_MESSAGE, "no uri", None, 0),
+        }
+
+    def test_a_dead_letter_that_is_not_deleted_comes_back(self, queue: Queue, turn: Turn) -> None:
+        """A killed sweep has lost nothing."""
+        queue.dead_letter(DeadLetter(body="x", cause=Cause.CRASHED, detail=""))
+        assert len(take_dead(queue, hidden_s=60)) == 1
+        turn(59)
+        assert take_dead(queue) == []
+        turn(2)
+        assert len(take_dead(queue)) == 1
+
+    def test_a_deleted_dead_letter_never_comes_back(self, queue: Queue, turn: Turn) -> None:
+        """Deleting the same letter again is harmless."""
+        queue.dead_letter(DeadLetter(body="x", cause=Cause.CRASHED, detail=""))
+        (letter,) = take_dead(queue)
+        queue.delete_dead(letter)
+        queue.delete_dead(letter)
+        turn(1000)
+        assert take_dead(queue) == []
+        assert queue.depth()["dead"] == 0
+
+    def test_a_redriven_message_has_no_cause(self, redriving: Queue, turn: Turn) -> None:
+        """SQS moves by itself what was received too often: body and message id stay, nothing says why."""
+        message_id = redriving.send("s3://bucket/a")
+        take(redriving)
+        turn(61)
+        assert take(redriving) == []
+        (moved,) = take_dead(redriving)
+        assert (moved.message_id, moved.body, moved.cause) == (message_id, "s3://bucket/a", None)

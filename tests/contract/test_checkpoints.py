@@ -61,6 +61,16 @@ class CheckpointContract:
         assert dict(checkpoints.each("d", PRINT)) == dict(checkpoints.each("d", OTHER)) == {}
         assert dict(checkpoints.each("d2", PRINT)) == {1: b"blob"}
 
+    def test_documents_are_listed_until_they_are_dropped(self, checkpoints: Checkpoints) -> None:
+        """A sweep finds what a dead parent left behind a settled document."""
+        assert list(checkpoints.documents()) == []
+        for document_id in ("b", "a"):
+            checkpoints.put(document_id, PRINT, record(1))
+            checkpoints.put(document_id, OTHER, record(1))
+        assert list(checkpoints.documents()) == ["a", "b"]
+        checkpoints.drop("a")
+        assert list(checkpoints.documents()) == ["b"]
+
     def test_an_empty_blob(self, checkpoints: Checkpoints) -> None:
         """A page without content is a page."""
         checkpoints.put("d", PRINT, record(1, b""))

@@ -38,6 +38,11 @@ class TestLocalQueue(QueueContract):
         return LocalQueue(clock=clock, wait_s=0)
 
     @pytest.fixture
+    def redriving(self, clock: FakeClock) -> LocalQueue:
+        """Moves what was received once."""
+        return LocalQueue(clock=clock, wait_s=0, max_receive_count=1)
+
+    @pytest.fixture
     def turn(self, clock: FakeClock) -> Turn:
         """Time is the clock's."""
         return clock.advance
@@ -121,6 +126,14 @@ class TestSqsQueue(QueueContract):
         queue = SqsQueue(settings, clock=moto_time.clock, host="host-1")
         yield queue
         queue.close()
+
+    @pytest.fixture
+    def redriving(self, queue: SqsQueue, settings: QueueSettings) -> SqsQueue:
+        """The same, with a redrive policy that moves what was received once."""
+        redrive = json.dumps({"deadLetterTargetArn": queue.attributes("dead")["QueueArn"], "maxReceiveCount": 1})
+        sqs = client(str(settings.endpoint_url))
+        sqs.set_queue_attributes(QueueUrl=settings.url, Attributes={"RedrivePolicy": redrive})
+        return queue
 
     @pytest.fixture
     def turn(self, moto_time: MotoTime) -> Turn:

@@ -5,7 +5,7 @@ Fake: nothing outlives the test. `tests/contract/test_checkpoints.py` proves it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from daemon.checkpoints import sealed, unsealed
 from daemon.model import PageRecord
@@ -31,3 +31,7 @@ class MemoryCheckpoints:
     def drop(self, document_id: str) -> None:
         """See `Checkpoints.drop`."""
         self.kept = {key: content for key, content in self.kept.items() if key[0] != document_id}
+
+    def documents(self) -> Sequence[str]:
+        """See `Checkpoints.documents`."""
+        return sorted({document_id for document_id, _, _ in self.kept})

@@ -190,7 +190,19 @@ def test_help_needs_no_engine() -> None:
     """`--help` names every command and does not load the AWS SDK or an engine."""
     result = bulkhead("--help")
     assert result.returncode == 0
-    for command in ("run", "convert", "submit", "status", "explain", "doctor", "demo"):
+    for command in (
+        "run",
+        "convert",
+        "submit",
+        "status",
+        "explain",
+        "doctor",
+        "demo",
+        "sweep",
+        "parked",
+        "requeue",
+        "audit",
+    ):
         assert command in result.stdout
     heavy = "boto3", "onnxruntime", "docling", "pymupdf"
     probe = f"import sys, daemon.cli; sys.exit(bool([name for name in {heavy!r} if name in sys.modules]))"

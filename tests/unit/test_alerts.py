@@ -165,6 +165,15 @@ def test_every_error_line_is_an_alert(endpoint: Endpoint) -> None:
     assert endpoint.received.empty()
 
 
+def test_a_line_may_bring_its_own_fingerprint(endpoint: Endpoint) -> None:
+    """Parked documents are one problem by cause, signal, stage and engine, not by cause alone."""
+    alerts.configure(endpoint.settings)
+    alerts.from_line({"event": "document.parked", "cause": "crashed", "fingerprint": ["crashed", "SIGSEGV", "ocr"]})
+    alerts.flush()
+    event, _ = endpoint.event()
+    assert event["fingerprint"] == ["document.parked", "crashed", "SIGSEGV", "ocr"]
+
+
 def test_without_a_dsn_nothing_happens() -> None:
     """Off is the default."""
     alerts.configure(SentrySettings())

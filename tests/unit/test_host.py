@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from daemon import host
+from daemon.build import build
 
 V2 = "0::/system.slice/bulkhead.service\n"
 V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -131,3 +133,20 @@ def test_holder_that_inherited_an_id() -> None:
     environ = {"INVOCATION_ID": "the terminal's", "SYSTEMD_EXEC_PID": "1"}
     one, two = host.holder(environ=environ), host.holder(environ=environ)
     assert len({one.invocation, two.invocation, "the terminal's"}) == 3
+
+
+def test_who_lives(tmp_path: Path) -> None:
+    """A pid counts on the same host and boot only: after a reboot it is somebody else's."""
+    lay_out(tmp_path, {"proc/sys/kernel/random/boot_id": "c66ff4b0\n", "proc/77/stat": ""})
+    here = replace(host.holder(root=tmp_path), pid=77)
+    assert host.lives(here, root=tmp_path)
+    assert not host.lives(replace(here, pid=78), root=tmp_path)
+    assert not host.lives(replace(here, boot_id="other"), root=tmp_path)
+    assert not host.lives(replace(here, host="other"), root=tmp_path)
+
+
+def test_the_build_names_the_engine() -> None:
+    """Alerts about one engine are one problem; those about the next one are another."""
+    assert build().startswith("bulkheadd ")
+    assert "pymupdf 2.0" in build()
+    assert "missing" not in build()

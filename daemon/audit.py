@@ -1,0 +1,211 @@
+"""Whether ledger, store, checkpoints and queues agree: nothing lost, nothing published twice, every page accounted for.
+
+Shell; `examined` is a pure table of what a clean run cannot produce. Reads only. A daemon may run meanwhile: a document
+about which something is found is looked at once more, and only what is still so counts. Manifests of documents that
+this ledger does not know are another host's, and no finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import structlog
+
+from daemon.checkpoints import Checkpoints
+from daemon.clock import Clock
+from daemon.model import WORLD_CAUSES, Attempt, ResultStatus, Settled
+from daemon.queue import Queue
+from daemon.recovery import Recovery, Standing
+from daemon.store import Store
+
+log = structlog.get_logger()
+
+#: A dead parent's attempt is taken over within minutes while a daemon runs; after this nobody has come.
+ABANDONED_AFTER = timedelta(hours=1)
+#: Ids read from the ledger at once.
+_PAGE = 500
+_PUBLISHED = frozenset({ResultStatus.CONVERTED, ResultStatus.PARTIAL})
+
+
+class Check(StrEnum):
+    """What can be wrong."""
+
+    #: Settled as published, and no manifest lies in the store.
+    NOT_PUBLISHED = "not_published"
+    #: A manifest lies in the store, nobody works on the document, and the ledger has not settled it so.
+    NOT_SETTLED = "not_settled"
+    #: The manifest is of another attempt than the one that settled the document, and not one that was adopted.
+    WRONG_TOKEN = "wrong_token"  # noqa: S105 - a fencing token is no secret
+    #: Pages, their numbers and their sums by state differ within or between ledger and manifest.
+    PAGES_DIFFER = "pages_differ"
+    #: Finished pages are still kept although the document has ended.
+    CHECKPOINTS_LEFT = "checkpoints_left"
+    #: An attempt has no end, its lease ran out long ago, and nobody has taken it over.
+    ABANDONED = "abandoned"
+    #: The document was settled by an attempt that was not its newest.
+    OVERTAKEN = "overtaken"
+    #: Parked, and published all the same.
+    PARKED_AND_PUBLISHED = "parked_and_published"
+    #: It has not ended, it is not parked, and all queues are empty: nothing will bring it back.
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One disagreement."""
+
+    check: Check
+    document_id: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is known of one document at about one instant."""
+
+    document_id: str
+    standing: Standing
+    #: What the store has; None: nothing.
+    manifest: Mapping[str, object] | None
+    #: Finished pages are kept.
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEdges:
+    """What an audit reads."""
+
+    recovery: Recovery
+    store: Store
+    checkpoints: Checkpoints
+    queue: Queue
+    clock: Clock
+
+
+def audit(edges: AuditEdges) -> list[Finding]:
+    """Look at every document of the ledger. Raises `WorldError` when an edge does not answer."""
+    findings: list[Finding] = []
+    open_ids: list[str] = []
+    documents = 0
+    kept = frozenset(edges.checkpoints.documents())
+    for document_id in _every_document(edges.recovery):
+        documents += 1
+        seen, found = _confirmed(edges, document_id, kept)
+        findings += found
+        if seen.standing.settled is None and seen.standing.parked is None:
+            open_ids.append(document_id)
+    findings += _lost(edges, open_ids)
+    counts = Counter(str(finding.check) for finding in findings)
+    if findings:
+        log.error("audit.failed", documents=documents, detail=findings[0].detail, **counts)
+    else:
+        log.info("audit.passed", documents=documents)
+    return findings
+
+
+def _every_document(recovery: Recovery) -> Iterator[str]:
+    after = ""
+    while ids := recovery.documents(after=after, limit=_PAGE):
+        yield from ids
+        after = ids[-1]
+
+
+def _confirmed(edges: AuditEdges, document_id: str, kept: frozenset[str]) -> tuple[Seen, list[Finding]]:
+    """What is found twice: a daemon may have settled the document between two of our questions."""
+    seen = _seen(edges, document_id, kept)
+    if not examined(seen, now=edges.clock.now()):
+        return seen, []
+    seen = _seen(edges, document_id, frozenset(edges.checkpoints.documents()))
+    return seen, examined(seen, now=edges.clock.now())
+
+
+def _seen(edges: AuditEdges, document_id: str, kept: frozenset[str]) -> Seen:
+    """The ledger first: what it says is published was stored before."""
+    standing = edges.recovery.standing(document_id)
+    manifest = edges.store.manifest(document_id)
+    return Seen(document_id=document_id, standing=standing, manifest=manifest, kept=document_id in kept)
+
+
+def _lost(edges: AuditEdges, open_ids: Iterable[str]) -> Iterator[Finding]:
+    """Numbers of messages are approximate and one message may ask for many documents, so only none at all counts."""
+    ids = list(open_ids)
+    if ids and not sum(edges.queue.depth().values()):
+        for document_id in ids:
+            standing = edges.recovery.standing(document_id)
+            if standing.settled is None and standing.parked is None:
+                detail = f"{document_id} has not ended, and neither queue holds any message"
+                yield Finding(check=Check.LOST, document_id=document_id, detail=detail)
+
+
+def examined(seen: Seen, *, now: datetime) -> list[Finding]:
+    """What a clean run cannot have produced."""
+    settled = seen.standing.settled
+    found = _open(seen, now) if settled is None else _ended(seen, settled)
+    return [Finding(check=check, document_id=seen.document_id, detail=detail) for check, detail in found]
+
+
+def _open(seen: Seen, now: datetime) -> Iterator[tuple[Check, str]]:
+    newest = seen.standing.attempts[-1] if seen.standing.attempts else None
+    if newest is not None and newest.ended_at is None:
+        if newest.lease_until > now:  # between storing and settling, for instance
+            return
+        if newest.lease_until + ABANDONED_AFTER < now:
+            yield Check.ABANDONED, f"attempt {newest.number}: its lease ended at {newest.lease_until.isoformat()}"
+    if _token(seen) > seen.standing.reopened_after:
+        yield Check.NOT_SETTLED, f"attempt {_token(seen)} has stored a result, and the ledger has not settled it"
+
+
+def _ended(seen: Seen, settled: Settled) -> Iterator[tuple[Check, str]]:
+    standing, token = seen.standing, _token(seen)
+    numbers = [attempt.number for attempt in standing.attempts]
+    if settled.attempt != max(numbers, default=0):
+        yield Check.OVERTAKEN, f"settled by attempt {settled.attempt} of {len(numbers)}"
+    if seen.kept:
+        yield Check.CHECKPOINTS_LEFT, "its finished pages are still kept; `bulkhead sweep` removes them"
+    if settled.status not in _PUBLISHED:
+        if token > standing.reopened_after:
+            yield Check.NOT_SETTLED, f"settled as failed, and attempt {token} has stored a result"
+        return
+    if standing.parked is not None:
+        yield Check.PARKED_AND_PUBLISHED, f"parked for {standing.parked.cause}; `bulkhead parked drop` it"
+    if seen.manifest is None:
+        yield Check.NOT_PUBLISHED, f"settled as {settled.status}, and there is no manifest at {settled.manifest}"
+        return
+    if token != settled.attempt and not _adopted(standing, token):
+        yield Check.WRONG_TOKEN, f"settled by attempt {settled.attempt}, and the manifest is of attempt {token}"
+    if difference := _pages(settled, seen.manifest):
+        yield Check.PAGES_DIFFER, difference
+
+
+def _token(seen: Seen) -> int:
+    """Of the manifest; 0 where there is none."""
+    token = None if seen.manifest is None else seen.manifest.get("fencing_token")
+    return token if isinstance(token, int) else 0
+
+
+def _adopted(standing: Standing, token: int) -> bool:
+    """Stored by an earlier attempt that did not come to settle it: its parent died, or the store answered too late."""
+
+    def left(attempt: Attempt) -> bool:
+        return attempt.ended_at is None or attempt.last_cause in WORLD_CAUSES
+
+    return token > standing.reopened_after and any(each.number == token and left(each) for each in standing.attempts)
+
+
+def _pages(settled: Settled, manifest: Mapping[str, object]) -> str:
+    """How the pages differ; empty where they do not."""
+    pages, by_state = manifest.get("pages"), manifest.get("pages_by_state")
+    if not isinstance(pages, list) or not isinstance(by_state, Mapping):
+        return "the manifest has no pages or pages_by_state"
+    numbers = [page.get("page") for page in pages]
+    if numbers != list(range(1, len(pages) + 1)):
+        return f"the manifest's pages are numbered {numbers[:20]}"
+    if dict(Counter(str(page.get("state")) for page in pages)) != dict(by_state):
+        return f"the manifest sums its pages up as {dict(by_state)}, and lists {len(pages)} pages otherwise"
+    if (settled.pages, dict(settled.pages_by_state)) != (len(pages), dict(by_state)):
+        return f"the ledger has {settled.pages} pages {dict(settled.pages_by_state)}, the manifest {dict(by_state)}"
+    return ""

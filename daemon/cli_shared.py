@@ -1,0 +1,53 @@
+"""What the files of the command line have in common: options, settings, printing.
+
+Shell. Nothing here is a command.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import structlog
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from daemon import log
+from daemon.config import Settings, load
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", envvar="BULKHEAD_CONFIG", help="TOML file with settings.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, and nothing else, on stdout.")]
+StateDir = Annotated[
+    Path | None,
+    typer.Option("--state-dir", help="Where the ledger lies, for instance OUT/.bulkhead after a convert."),
+]
+
+
+def say(text: str) -> None:
+    """One line on stdout."""
+    print(text, flush=True)  # noqa: T201 - this is the command line
+
+
+def settings_of(config: Path | None, *, defaults: dict[str, object] | None = None, **overrides: Any) -> Settings:
+    """The settings, with logs configured by them. Raises ConfigurationError."""
+    settings = load(config, defaults=defaults, **overrides)
+    log.configure(settings.log)
+    for note in settings.notes:
+        structlog.get_logger().warning("settings.finding", detail=note)
+    return settings
+
+
+def print_rows(console: Console, title: str, rows: list[dict[str, object]]) -> None:
+    """A table whose columns are the keys of its rows."""
+    if not rows:
+        console.print(f"{title}: none")
+        return
+    table = Table(*rows[0], title=title, box=box.SIMPLE)
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    console.print(table)

@@ -1,0 +1,119 @@
+"""From settings to what the commands of recovery work on; opened in order, given back in reverse.
+
+Shell. A daemon may run beside all of them: the ledger's writes are transactions, and the instance lock is left alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+
+from daemon import alerts, host
+from daemon import audit as audits
+from daemon.audit import Finding
+from daemon.build import build
+from daemon.checkpoints import Checkpoints
+from daemon.checkpoints_s3 import open_checkpoints
+from daemon.clock import SystemClock
+from daemon.config import Settings
+from daemon.errors import ResourceError
+from daemon.ledger_sqlite import SqliteLedger
+from daemon.lock import instance_lock
+from daemon.queue import Queue
+from daemon.recovery_sqlite import SqliteRecovery
+from daemon.store import Store, open_store
+from daemon.sweep import Did, Sweep, SweepEdges, SweepRules
+from daemon.wiring import ledger_path, open_queue
+
+_NEEDED = ("queue.url", "queue.dead_letter_url", "store.url")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The edges of recovery."""
+
+    queue: Queue
+    ledger: SqliteLedger
+    recovery: SqliteRecovery
+    store: Store
+    checkpoints: Checkpoints
+
+
+@contextmanager
+def opened(settings: Settings, *, command: str) -> Iterator[Opened]:
+    """Queue, ledger and store of a daemon that has run here. Raises `OperatorError`; creates no ledger."""
+    settings.require(*_NEEDED, command=command)
+    with ExitStack() as stack:
+        ledger = stack.enter_context(opened_ledger(settings))
+        alerts.configure(settings.sentry)
+        stack.callback(alerts.flush)
+        queue = open_queue(settings)
+        stack.callback(queue.close)
+        yield Opened(
+            queue=queue,
+            ledger=ledger,
+            recovery=SqliteRecovery(ledger),
+            store=open_store(settings.store),
+            checkpoints=open_checkpoints(settings.store, state_dir=settings.state_dir),
+        )
+
+
+@contextmanager
+def opened_ledger(settings: Settings) -> Iterator[SqliteLedger]:
+    """The ledger of a daemon that has run here, to be written too. Raises `OperatorError`; creates none."""
+    path = ledger_path(settings)
+    if not path.exists():
+        message = f"cannot read {path}: there is no such file. Is state_dir right, and has the daemon run here?"
+        raise ResourceError(message)
+    with closing(SqliteLedger.open(path)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def opened_queue(settings: Settings, *, command: str) -> Iterator[Queue]:
+    """The queue to send to. Raises `OperatorError`."""
+    settings.require("queue.url", command=command)
+    with closing(open_queue(settings)) as queue:
+        yield queue
+
+
+def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]]:
+    """One sweep, alone on this host; counts and what was done. Raises `AlreadyRunningError`, and like `Sweep.run`."""
+    rules = SweepRules(
+        max_reclaims=settings.retry.max_reclaims,
+        reclaim_delay_s=settings.retry.reclaim_delay_s,
+        build=build(),
+        dry_run=dry_run,
+    )
+    with opened(settings, command="bulkhead sweep") as edges:
+        lock = settings.state_dir / "sweep.lock"
+        with instance_lock(lock, advice="Let it end; the next sweep finds what is left."):
+            sweeping = Sweep(
+                SweepEdges(
+                    queue=edges.queue,
+                    ledger=edges.ledger,
+                    recovery=edges.recovery,
+                    store=edges.store,
+                    checkpoints=edges.checkpoints,
+                    clock=SystemClock(),
+                    alive=host.lives,
+                ),
+                rules,
+            )
+            return sweeping.run(), sweeping.did
+
+
+def audit(settings: Settings) -> list[Finding]:
+    """What ledger, store and queues do not agree about. Raises like `audit.audit`, and `OperatorError`."""
+    with opened(settings, command="bulkhead audit") as edges:
+        return audits.audit(
+            audits.AuditEdges(
+                recovery=edges.recovery,
+                store=edges.store,
+                checkpoints=edges.checkpoints,
+                queue=edges.queue,
+                clock=SystemClock(),
+            )
+        )

@@ -1,0 +1,142 @@
+"""`bulkhead sweep` as a timer runs it, on an SQS and an S3 over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from daemon.clock import SystemClock
+from daemon.config import QueueSettings
+from daemon.emulator import Emulated
+from daemon.errors import ExitStatus
+from daemon.ledger_sqlite import SqliteLedger
+from daemon.lock import instance_lock
+from daemon.model import Cause
+from daemon.queue import DeadLetter
+from daemon.sqs import SqsQueue
+from tests.contract.ledger_contract import claimed, converted, document, failed
+from tests.system.daemon_process import NET_S, environment
+
+pytestmark = [pytest.mark.aws, pytest.mark.process]
+
+
+def bulkhead(aws: Emulated, state: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "daemon", *arguments],
+        env=environment(aws, state, **settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=NET_S,
+        check=False,
+    )
+
+
+def given_up(aws: Emulated, state: Path, **causes: Cause) -> None:
+    """Documents as a daemon leaves them: settled as failed, with a dead letter each."""
+    state.mkdir()
+    ledger = SqliteLedger.open(state / "ledger.db")
+    settings = QueueSettings(
+        url=aws.queue_url, dead_letter_url=aws.dead_letter_url, endpoint_url=aws.endpoint_url, region="eu-central-1"
+    )
+    queue = SqsQueue(settings, clock=SystemClock())
+    for name, cause in causes.items():
+        attempt = claimed(ledger, document(name), now=datetime.now(UTC)).attempt
+        letter = DeadLetter(body="as it came", cause=cause, detail="why", document_id=name, attempts=attempt.number)
+        queue.dead_letter(letter)
+        ledger.settle(attempt, failed(attempt))
+    queue.close()
+    ledger.close()
+
+
+@pytest.fixture(autouse=True)
+def _credentials(aws_environment: None) -> None:
+    """The test's own client needs some."""
+
+
+def test_one_sweep(aws: Emulated, tmp_path: Path) -> None:
+    """What may pass goes back with a delay, what may not is parked and told once; nothing is left in the queue."""
+    state = tmp_path / "state"
+    given_up(aws, state, shaky=Cause.CRASHED, locked=Cause.ENCRYPTED)
+    result = bulkhead(aws, state, "sweep", "--json")
+    assert result.returncode == ExitStatus.DONE, result.stderr
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    assert told[-1] == {"swept": {"reclaimed": 1, "parked": 1, "alerted": 1}, "dry_run": False}
+    errors = [json.loads(line) for line in result.stderr.splitlines() if '"document.parked"' in line]
+    assert [(line["level"], line["cause"], line["documents"]) for line in errors] == [("error", "encrypted", "locked")]
+    names = [
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesDelayed",
+        "ApproximateNumberOfMessagesNotVisible",
+    ]
+    depths = [
+        [int(aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"][name]) for name in names]
+        for url in (aws.queue_url, aws.dead_letter_url)
+    ]
+    assert depths == [[0, 1, 0], [0, 0, 0]]
+    again = bulkhead(aws, state, "sweep")
+    assert (again.returncode, again.stdout) == (ExitStatus.DONE, "nothing to do\n")
+
+
+def test_parked_and_back(aws: Emulated, tmp_path: Path) -> None:
+    """Listed, shown, sent back with its own id, dropped: all of it by the command line, with one object a line."""
+    state = tmp_path / "state"
+    given_up(aws, state, locked=Cause.ENCRYPTED, large=Cause.TOO_LARGE)
+    assert bulkhead(aws, state, "sweep").returncode == ExitStatus.DONE
+    listed = bulkhead(aws, state, "parked", "list", "--json", "--cause", "encrypted")
+    assert [json.loads(line)["key"] for line in listed.stdout.splitlines()] == ["locked"]
+    assert "large" in bulkhead(aws, state, "parked", "list").stdout
+    shown = json.loads(bulkhead(aws, state, "parked", "show", "locked", "--json").stdout)
+    assert (shown["cause"], shown["detail"], shown["document_id"]) == ("encrypted", "why", "locked")
+    assert bulkhead(aws, state, "parked", "retry").returncode == ExitStatus.USAGE
+    assert bulkhead(aws, state, "parked", "retry", "nobody").returncode == ExitStatus.RESOURCE
+    assert bulkhead(aws, state, "parked", "retry", "locked").stdout == "retried locked\n"
+    assert bulkhead(aws, state, "parked", "drop", "--cause", "too_large", "--json").stdout == (
+        '{"did": "dropped", "key": "large"}\n'
+    )
+    assert bulkhead(aws, state, "requeue", "large").stdout == "requeued large\n"
+    received = aws.sqs.receive_message(QueueUrl=aws.queue_url, MaxNumberOfMessages=10)["Messages"]
+    assert sorted(json.loads(message["Body"])["id"] for message in received) == ["large", "locked"]
+    assert bulkhead(aws, state, "parked", "list", "--json").stdout == ""
+
+
+def test_an_audit(aws: Emulated, tmp_path: Path) -> None:
+    """Status 0 and silence when all agree; 1 and a line for each finding otherwise."""
+    state = tmp_path / "state"
+    given_up(aws, state, shaky=Cause.CRASHED)
+    clean = bulkhead(aws, state, "audit", "--json")
+    assert (clean.returncode, clean.stdout) == (ExitStatus.DONE, ""), clean.stderr
+    ledger = SqliteLedger.open(state / "ledger.db")
+    attempt = claimed(ledger, document("vanished"), now=datetime.now(UTC)).attempt
+    ledger.settle(attempt, converted(attempt))
+    ledger.close()
+    found = bulkhead(aws, state, "audit", "--json")
+    assert found.returncode == ExitStatus.DOCUMENT_FAILED
+    (finding,) = [json.loads(line) for line in found.stdout.splitlines()]
+    assert (finding["check"], finding["document_id"]) == ("not_published", "vanished")
+    assert '"audit.failed"' in found.stderr
+
+
+def test_a_second_sweep_at_the_same_time(aws: Emulated, tmp_path: Path) -> None:
+    """It leaves with its own status and says who is at it; a daemon that runs is no hindrance."""
+    state = tmp_path / "state"
+    given_up(aws, state)
+    with instance_lock(state / "sweep.lock"), instance_lock(state / "instance.lock"):
+        result = bulkhead(aws, state, "sweep")
+        assert result.returncode == ExitStatus.ALREADY_RUNNING
+        assert "sweep.lock is locked; pid " in result.stderr
+    with instance_lock(state / "instance.lock"):
+        assert bulkhead(aws, state, "sweep").returncode == ExitStatus.DONE
+
+
+def test_a_sweep_where_no_daemon_has_run(aws: Emulated, tmp_path: Path) -> None:
+    """A wrong state_dir must not make an empty ledger in which every dead letter is unknown."""
+    result = bulkhead(aws, tmp_path / "elsewhere", "sweep")
+    assert result.returncode == ExitStatus.RESOURCE
+    assert not (tmp_path / "elsewhere").exists()
