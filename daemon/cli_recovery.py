@@ -38,7 +38,10 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make one sweep: reclaim or park dead letters, settle what a dead parent stored, tell once, clean up."""
+    """Sweep the dead-letter queue once.
+
+    Reclaim or park dead letters, settle what a dead parent stored, tell a person once for each cause, clean up.
+    """
     from daemon import recovery_wiring  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
     counts, did = recovery_wiring.sweep(settings_of(config), dry_run=dry_run)
@@ -55,7 +58,10 @@ def sweep(
 
 @app.command()
 def audit(config: Config = None, as_json: Json = False) -> None:
-    """Check that ledger, store and queues agree: nothing lost, nothing twice, every page accounted for."""
+    """Check that nothing is lost or done twice.
+
+    Ledger, store, checkpoints and queues must agree, and every page must be accounted for.
+    """
     from daemon import recovery_wiring  # noqa: PLC0415
 
     findings = recovery_wiring.audit(settings_of(config))

@@ -1,4 +1,4 @@
-"""The systemd unit says the same as the code."""
+"""The systemd units say the same as the code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from daemon import errors, parent
 from daemon.config import Settings
 
-UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "bulkhead.service"
+UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
+UNIT = UNITS / "bulkhead.service"
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +45,17 @@ def test_the_children_do_not_die_first(unit: configparser.ConfigParser) -> None:
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"
 
 
-def test_systemd_reads_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["bulkhead.service", "bulkhead-sweep.service", "bulkhead-sweep.timer"])
+def test_systemd_reads_it(tmp_path: Path, name: str) -> None:
     """`systemd-analyze verify` says nothing: it leaves with 0 for a key that it does not know, so any word counts."""
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("no systemd-analyze on this machine")
-    text = UNIT.read_text(encoding="utf-8").replace("/opt/bulkhead/current/bin/bulkhead run", "/bin/true")
-    copy = tmp_path / "bulkhead.service"
-    copy.write_text(text.replace("User=bulkhead", "User=root"), encoding="utf-8")
-    result = subprocess.run([analyze, "verify", str(copy)], capture_output=True, text=True, check=False, timeout=60)
+    for unit_file in UNITS.iterdir():
+        # The program and the user are made by the deployment.
+        text = unit_file.read_text(encoding="utf-8").replace("/opt/bulkhead/current/bin/bulkhead", "/bin/true")
+        (tmp_path / unit_file.name).write_text(text.replace("User=bulkhead", "User=root"), encoding="utf-8")
+    result = subprocess.run(
+        [analyze, "verify", str(tmp_path / name)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert (result.returncode, result.stderr) == (0, "")
