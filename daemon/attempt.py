@@ -27,7 +27,7 @@ from daemon.decide import (
 )
 from daemon.edges import Edges, Limits
 from daemon.ending import Ending
-from daemon.errors import DocumentError, EngineError, LeaseLostError, WorldError
+from daemon.errors import DocumentError, EngineError, LeaseLostError, OperatorError, WorldError
 from daemon.fetch import Fetched
 from daemon.heartbeat import InHand
 from daemon.kept_pages import KeptPages
@@ -64,6 +64,19 @@ class NotNowError(WorldError):
         self.delay_s = delay_s
 
 
+def outage_of(error: OperatorError | OSError) -> NotNowError:
+    """What was there when the daemon started is gone, or has no room: nobody's document is at fault, so none pays."""
+    match error:
+        case EngineError():
+            return NotNowError(Cause.ZYGOTE_DIED, f"cannot start a child: {error}")
+        case OperatorError():
+            return NotNowError(Cause.STORE_UNAVAILABLE, str(error))
+        case _:
+            full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+            detail = f"cannot run a child, or keep what it made: {error.strerror or error}"
+            return NotNowError(Cause.DISK_FULL if full else Cause.ZYGOTE_DIED, detail)
+
+
 class Work:
     """One attempt at one document, marked already; carries it out once."""
 
@@ -88,7 +101,7 @@ class Work:
         self.outcomes: list[Outcome] = []
         self.fetched: Fetched | None = None
         self.conversion: Conversion | None = None
-        self.pages = KeptPages(edges.checkpoints, document.id)
+        self.pages = KeptPages(edges.checkpoints, document.id, scratch=edges.scratch)
         self.ending = Ending(edges, held, document, attempt)
 
     def carry_out(self, holder: Holder) -> DocumentEnded:
@@ -103,6 +116,10 @@ class Work:
         except WorldError as error:
             self._give_back(error)
             raise
+        except (OperatorError, OSError) as error:
+            outage = outage_of(error)
+            self._give_back(outage)
+            raise outage from error
         finally:
             self.held.attempt = None
             self.pages.close()
@@ -182,27 +199,20 @@ class Work:
             media_type=self.fetched.media_type,
             failpoints=self.edges.child_failpoints,
         )
-        try:
-            result = self.edges.converter.run(
-                job,
-                self.fetched.file,
-                finished=self.pages.file,
-                deadlines=Deadlines(
-                    started=started,
-                    base_s=self.limits.document_timeout_s,
-                    per_page_s=self.limits.per_page_s,
-                    longest_s=self.limits.longest_timeout_s,
-                    pages=self.pages.known.count,
-                ),
-                switch=self.held.switch,
-                on_page=self.pages.keep,
-            )
-        except EngineError as error:
-            raise NotNowError(Cause.ZYGOTE_DIED, f"cannot start a child: {error}") from error
-        except OSError as error:
-            full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-            detail = f"cannot run a child, or keep what it made: {error.strerror or error}"
-            raise NotNowError(Cause.DISK_FULL if full else Cause.ZYGOTE_DIED, detail) from error
+        result = self.edges.converter.run(
+            job,
+            self.fetched.file,
+            finished=self.pages.file,
+            deadlines=Deadlines(
+                started=started,
+                base_s=self.limits.document_timeout_s,
+                per_page_s=self.limits.per_page_s,
+                longest_s=self.limits.longest_timeout_s,
+                pages=self.pages.known.count,
+            ),
+            switch=self.held.switch,
+            on_page=self.pages.keep,
+        )
         self.conversion = result.conversion
         self._record(result.outcome)
         self.pages.remember((result.outcome,))

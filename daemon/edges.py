@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from daemon.checkpoints import Checkpoints
@@ -64,6 +65,8 @@ class Edges:
     failpoint: Callable[[str, str | None, int | None], None]
     #: What the engine says of itself; part of every checkpoint's fingerprint.
     engine: Mapping[str, object]
+    #: Where unnamed files lie; the system's folder for temporary files when None.
+    scratch: Path | None = None
     #: Handed to each child; see `failpoints.parse`.
     child_failpoints: str = ""
 

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import BinaryIO
 
 import structlog
@@ -34,13 +35,20 @@ def forget(checkpoints: Checkpoints, document_id: str) -> None:
 class KeptPages:
     """What is known of the pages, and where their blobs are."""
 
-    def __init__(self, checkpoints: Checkpoints, document_id: str) -> None:
+    def __init__(self, checkpoints: Checkpoints, document_id: str, *, scratch: Path | None = None) -> None:
         self._checkpoints = checkpoints
         self._document_id = document_id
         self._fingerprint = ""
         self.known = Pages()
-        #: Blobs of all finished pages, as `pack` lays them out; a child gets it read-only.
-        self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._scratch = scratch
+        self._file: BinaryIO | None = None
+
+    @property
+    def file(self) -> BinaryIO:
+        """Blobs of all finished pages, as `pack` lays them out; a child gets it read-only. Raises OSError."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115 - closed by `close`
+        return self._file
 
     def remember(self, outcomes: Sequence[Outcome]) -> None:
         """Learn how many pages there are from whoever opened the document."""
@@ -86,4 +94,5 @@ class KeptPages:
 
     def close(self) -> None:
         """Give the pack's space back; checkpoints stay until the document settles."""
-        self.file.close()
+        if self._file is not None:
+            self._file.close()

@@ -122,6 +122,7 @@ def assembled(
             store=store,
             checkpoints=open_checkpoints(settings.store, state_dir=settings.state_dir),
             engine=engine,
+            scratch=settings.state_dir / "scratch",
             heartbeat=heartbeat,
             clock=clock,
             failpoint=failpoint(settings),

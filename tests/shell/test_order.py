@@ -7,6 +7,7 @@ parent gets the same message. Nothing may be lost, nothing published twice, what
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,10 +20,10 @@ import pytest
 from daemon.attempt import DocumentEnded
 from daemon.checkpoints import Checkpoints, DirectoryCheckpoints, fingerprint
 from daemon.children import KillSwitch
-from daemon.decide import Rules
+from daemon.decide import Rules, counted
 from daemon.delivery import Delivery
 from daemon.edges import Edges, Limits
-from daemon.errors import DocumentError, WorldError
+from daemon.errors import DocumentError, EngineError, OperatorError, ResourceError, WorldError
 from daemon.heartbeat import Heartbeat, InHand
 from daemon.intake import read
 from daemon.ledger import Ledger
@@ -109,8 +110,8 @@ class World:
             held = InHand(message, KillSwitch())
             try:
                 self._delivery(invocation, countdown).carry(held)
-            except WorldError as error:
-                self.released.append(error.detail)
+            except (WorldError, OperatorError, OSError) as error:
+                self.released.append(str(error))
                 self.queue.release(message)
 
     def _delivery(self, invocation: str, countdown: Countdown) -> Delivery:
@@ -234,4 +235,31 @@ def test_an_edge_that_fails_at_any_call(tmp_path: Path, case: str) -> None:
         world.check(forgotten=countdown.happened == "checkpoints.drop")
         if not countdown.happened:
             return
+    pytest.fail("a life has fewer than 60 edge calls")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda: ResourceError("the bucket is gone"),
+        lambda: EngineError("no child can be started"),
+        lambda: OSError(errno.ENOSPC, "No space left on device"),
+    ],
+    ids=["resource", "engine", "disk"],
+)
+def test_an_outage_in_the_middle_costs_no_attempt(tmp_path: Path, fault: Callable[[], BaseException]) -> None:
+    """What was there at the start is gone, or the disk is full: the message comes back, and nothing is counted.
+
+    After three counted attempts a document would be given up as what killed its parents.
+    """
+    for nth in range(2, 60):
+        world = World("memory", tmp_path, CASES["five_pages_one_trap"])
+        countdown = _cut_at(nth, fault, after=False, world=world)
+        if not countdown.happened or countdown.happened == "ledger.settle":
+            return
+        if countdown.happened.partition(".")[0] in {"source", "converter", "store"}:
+            (first, *_) = world.ledger.attempts("long")
+            assert first.ended_at is not None, countdown.happened
+            assert counted([first], now=Holder(host="here", boot_id="boot", invocation="x", pid=1)) == 0
+            world.check()
     pytest.fail("a life has fewer than 60 edge calls")
