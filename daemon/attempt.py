@@ -6,6 +6,7 @@ harm; each gap between two steps is a failpoint. What is done next is `decide.py
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -111,8 +112,6 @@ class Work:
         try:
             self._failpoint("parent.after_mark")
             settled = self.ending.adopt_left_behind(self.history) or self._decide_and_do(holder)
-        except LeaseLostError:
-            raise
         except WorldError as error:
             self._give_back(error)
             raise
@@ -122,7 +121,9 @@ class Work:
             raise outage from error
         finally:
             self.held.attempt = None
-            self.pages.close()
+            # A full disk refuses the rest of the pack once more; what it was for has been decided already.
+            with contextlib.suppress(OSError):
+                self.pages.close()
             if self.fetched is not None:
                 self.fetched.file.close()
         self.ending.tell(settled, self.outcomes, self.fetched)
@@ -152,7 +153,9 @@ class Work:
         if isinstance(step, Complete):
             assert self.conversion is not None, "only a conversion is complete"
             outcomes = (*carried, *self.outcomes)
-            step = after_conversion(self.conversion.pages, outcomes, deliver_partial=self.limits.deliver_partial)
+            step = after_conversion(
+                self.conversion.pages, outcomes, pages=self.pages.known, deliver_partial=self.limits.deliver_partial
+            )
         match step:
             case Complete():
                 assert self.conversion is not None, "only a conversion is complete"
@@ -232,9 +235,13 @@ class Work:
                 raise NotNowError(Cause.DRAINED, f"stopped on purpose: {reason}", delay_s=0.0)
 
     def _give_back(self, error: WorldError) -> None:
-        """End the attempt so that it is not counted; when even that fails, the lease runs out by itself."""
+        """End the attempt so that it is not counted; when even that fails, the lease runs out by itself.
+
+        After a lost lease too: where nobody has taken over, the ledger still takes it.
+        """
         try:
-            if not self.outcomes or self.outcomes[-1].cause is not error.cause:
+            written = self.outcomes and self.outcomes[-1].cause is error.cause is not Cause.LEASE_LOST
+            if not written:
                 self.edges.ledger.record_outcome(self.attempt, Outcome(cause=error.cause, detail=error.detail))
             self.edges.ledger.end_attempt(self.attempt, now=self.edges.clock.now())
         except WorldError as again:

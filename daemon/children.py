@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -237,12 +239,15 @@ def _wire_job(job: ChildJob, scratch: Path, max_output_bytes: int) -> frames.Job
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a scratch folder, whatever a child has done to the modes inside."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        folder.chmod(stat.S_IRWXU)
-        for path, names, _ in os.walk(folder):
-            for below in (Path(path, name) for name in names):
-                if not below.is_symlink():  # chmod would follow it out of the folder
-                    below.chmod(stat.S_IRWXU)
+    """Remove a scratch folder, whatever a child has made of it: modes without rights, a tree too deep for Python."""
+    with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return
+    for path, _, _ in os.walk(folder):
+        with suppress(OSError):
+            Path(path).chmod(stat.S_IRWXU)
+    with suppress(OSError):  # what is left now is left; the next start tries again
+        subprocess.run(  # noqa: S603 - a fixed program, and a folder that this process made
+            ["/bin/rm", "-rf", "--", folder], check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )

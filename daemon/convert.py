@@ -24,6 +24,7 @@ from daemon.attempt import DocumentEnded
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.errors import ConfigurationError, WorldError
+from daemon.intake import read
 from daemon.ledger import Ledger
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Cause, Message, Options, Outcome, ResultStatus, Settled
@@ -130,8 +131,12 @@ def describe(path: Path, options: Options) -> Input:
         raise ConfigurationError(message) from error
     version = f"{uri}\0{digest}\0{options.ocr}".encode()
     identity = f"{_slug(path.name)}-{hashlib.sha256(version).hexdigest()[:20]}"
-    body = {"uri": uri, "id": identity, "etag": f"sha256:{digest}", "options": {"ocr": options.ocr}}
-    return Input(path=path, id=identity, body=json.dumps(body), size_bytes=size_bytes)
+    fields = {"uri": uri, "id": identity, "etag": f"sha256:{digest}", "options": {"ocr": options.ocr}}
+    body = json.dumps(fields)
+    if malformed := read(body, message_id=identity).malformed:
+        message = f"cannot convert {path}: {malformed[0].reason}"
+        raise ConfigurationError(message)
+    return Input(path=path, id=identity, body=body, size_bytes=size_bytes)
 
 
 def _slug(name: str) -> str:
@@ -186,6 +191,7 @@ class _Run:
         self._lock = threading.Lock()
         self._lines: dict[str, Line] = {}
         self._told = 0
+        self._unheard: OSError | None = None
         self._running: Running | None = None
 
     def finished(self) -> bool:
@@ -218,7 +224,7 @@ class _Run:
     def work(self) -> None:
         """Run a parent until every file has ended or somebody interrupts."""
         queue = LocalQueue(clock=SystemClock())
-        for entry in sorted(self._inputs, key=lambda entry: -entry.size_bytes):
+        for entry in sorted(self._by_id.values(), key=lambda entry: -entry.size_bytes):
             if entry.id not in self._lines:
                 queue.send(entry.body)
         store = open_store(self._settings.store)
@@ -231,6 +237,8 @@ class _Run:
             self._running = running
             self._on_progress(len(self._lines), len(self._by_id))
             running.parent.run()
+        if self._unheard is not None:
+            raise self._unheard
 
     def _ended(self, ended: DocumentEnded) -> None:
         entry = self._by_id[ended.document.id]
@@ -247,12 +255,18 @@ class _Run:
     def _end(self, document_id: str, line: Line) -> None:
         with self._lock:
             self._lines[document_id] = line
-            while self._told < len(self._inputs) and (known := self._lines.get(self._inputs[self._told].id)):
-                self._on_line(known)
-                self._told += 1
-            self._on_progress(len(self._lines), len(self._by_id))
-            if self._running is not None and self.finished():
-                self._running.parent.request_stop()
+            try:
+                self._tell()
+            except OSError as error:  # nobody reads any more: `bulkhead convert … --json | head -1`
+                self._unheard = error
+            if self._running is not None and (self.finished() or self._unheard is not None):
+                self._running.parent.request_stop(at_once=self._unheard is not None)
+
+    def _tell(self) -> None:
+        while self._told < len(self._inputs) and (known := self._lines.get(self._inputs[self._told].id)):
+            self._told += 1
+            self._on_line(known)
+        self._on_progress(len(self._lines), len(self._by_id))
 
     def _line(self, entry: Input, settled: Settled, outcomes: Sequence[Outcome], *, skipped: bool) -> Line:
         failed = settled.status is ResultStatus.FAILED

@@ -149,15 +149,21 @@ def plan_of(standing: Standing, pages: Pages, rules: Rules) -> Plan:
 
 
 def after_conversion(
-    reports: Sequence[PageReport], outcomes: Sequence[Outcome], *, deliver_partial: bool
+    reports: Sequence[PageReport], outcomes: Sequence[Outcome], *, pages: Pages, deliver_partial: bool
 ) -> Complete | DeadLetter:
-    """Whether what was made is published: always, unless pages were lost and a partial result is not wanted."""
+    """Whether what was made is published.
+
+    Not when pages were lost and a partial result is not wanted; and never when it has fewer pages than the document
+    had before: the second parser may see fewer, and a document is not cut short in silence.
+    """
     lost = [str(report.page) for report in reports if report.state is PageState.FAILED]
-    if not lost or deliver_partial:
+    if pages.count is not None and len(reports) < pages.count:
+        detail = f"only {len(reports)} of {pages.count} pages can be seen by the parser that did not die of it"
+    elif lost and not deliver_partial:
+        named = ", ".join(lost[:20])
+        detail = f"{len(lost)} of {len(reports)} pages were lost ({named}), and partial results are not wanted"
+    else:
         return Complete()
-    detail = (
-        f"{len(lost)} of {len(reports)} pages were lost ({', '.join(lost[:20])}), and partial results are not wanted"
-    )
     earlier = history_of(outcomes)
     return DeadLetter(cause=Cause.INCOMPLETE, detail=f"{earlier}; then {detail}" if earlier else detail)
 

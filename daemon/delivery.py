@@ -47,29 +47,31 @@ class Delivery:
         intake = read(message.body, message_id=message.message_id)
         for reason in intake.dropped:
             log.info("message.dropped", message_id=message.message_id, reason=reason)
+        alone = len(intake.documents) + len(intake.malformed) == 1
+        letters = []
+        for document in intake.documents:
+            letters += self._finish(held, document, body=message.body if alone else body_of(document))
         for malformed in intake.malformed:
             log.warning("message.malformed", message_id=message.message_id, reason=malformed.reason)
-            alone = not intake.documents and len(intake.malformed) == 1
             body = message.body if alone else malformed.fragment
-            edges.queue.dead_letter(Letter(body=body, cause=Cause.MALFORMED_MESSAGE, detail=malformed.reason))
-            log.warning("message.dead_lettered", message_id=message.message_id, cause=str(Cause.MALFORMED_MESSAGE))
-        alone = len(intake.documents) == 1 and not intake.malformed
-        for document in intake.documents:
-            self._finish(held, document, body=message.body if alone else body_of(document))
+            letters.append(Letter(body=body, cause=Cause.MALFORMED_MESSAGE, detail=malformed.reason))
+        # Last, since nothing remembers that they were sent: a message that comes back must not send them each time.
+        for letter in letters:
+            edges.queue.dead_letter(letter)
+            log.warning("message.dead_lettered", message_id=message.message_id, cause=str(letter.cause))
         edges.heartbeat.let_go(held)
         edges.queue.delete(message)
         log.info("message.deleted", message_id=message.message_id)
 
-    def _finish(self, held: InHand, document: Document, *, body: str) -> None:
+    def _finish(self, held: InHand, document: Document, *, body: str) -> list[Letter]:
+        """End one document; what is left to dead-letter when it can have no record of its own."""
         edges = self._edges
         try:
             claim = edges.ledger.claim(
                 document, holder=self._holder, now=edges.clock.now(), lease_s=self._limits.lease_s
             )
         except DocumentError as error:
-            edges.queue.dead_letter(Letter(body=body, cause=error.cause, detail=error.detail, document_id=document.id))
-            log.warning("message.dead_lettered", document_id=document.id, cause=str(error.cause), detail=error.detail)
-            return
+            return [Letter(body=body, cause=error.cause, detail=error.detail, document_id=document.id)]
         match claim:
             case AlreadySettled(settled=settled):
                 log.info("document.already_settled", document_id=document.id, status=str(settled.status))
@@ -92,6 +94,7 @@ class Delivery:
                 )
                 with structlog.contextvars.bound_contextvars(document_id=document.id, attempt=attempt.number):
                     self._on_ended(work.carry_out(self._holder))
+        return []
 
 
 def body_of(document: Document) -> str:

@@ -12,7 +12,7 @@ import structlog
 
 from daemon import manifest as manifests
 from daemon.edges import Edges
-from daemon.errors import OperatorError, ResourceError, WorldError
+from daemon.errors import LeaseLostError, OperatorError, ResourceError, WorldError
 from daemon.fetch import Fetched
 from daemon.heartbeat import InHand
 from daemon.kept_pages import forget
@@ -42,13 +42,9 @@ class Ending:
         manifest = self.edges.store.manifest(self.document.id)
         if manifest is None or manifest.get("fencing_token") not in {earlier.number for earlier in history}:
             return None
-        settled = manifests.settled_from(
-            manifest,
-            document_id=self.document.id,
-            attempt=self.attempt.number,
-            location=self.edges.store.location(self.document.id, MANIFEST),
-            settled_at=self.edges.clock.now(),
-        )
+        settled = self._in_store()
+        if settled is None:
+            return None
         self._settle(settled)
         return settled
 
@@ -73,12 +69,44 @@ class Ending:
             )
         except ResourceError as error:  # the bucket or folder that was there at the start is gone
             raise WorldError(Cause.STORE_UNAVAILABLE, str(error)) from error
+        except LeaseLostError:
+            return self._adopt_newer()
         self._failpoint("parent.after_store")
         settled = manifests.settled_from(
             manifest, document_id=self.document.id, attempt=self.attempt.number, location=location, settled_at=now
         )
         self._settle(settled)
         return settled
+
+    def _adopt_newer(self) -> Settled:
+        """The store has a newer attempt's result than ours. Raises `LeaseLostError` when the ledger agrees.
+
+        Where it does not, the ledger is younger than the store (its disk was lost, or another host has one of its own):
+        the document is done, and doing it again could never be published.
+        """
+        self.edges.ledger.check(self.attempt)
+        settled = self._in_store()
+        if settled is None:
+            raise LeaseLostError("cannot publish: the store refuses this attempt, and shows no result of another")
+        log.warning("result.adopted", manifest=settled.manifest)
+        self._settle(settled)
+        return settled
+
+    def _in_store(self) -> Settled | None:
+        """What the store's manifest says of this document; None where there is none that can be read."""
+        manifest = self.edges.store.manifest(self.document.id)
+        if manifest is None:
+            return None
+        try:
+            return manifests.settled_from(
+                manifest,
+                document_id=self.document.id,
+                attempt=self.attempt.number,
+                location=self.edges.store.location(self.document.id, MANIFEST),
+                settled_at=self.edges.clock.now(),
+            )
+        except ValueError:  # not one of ours: it is replaced when the document is published
+            return None
 
     def dead_letter(self, cause: Cause, detail: str, *, body: str) -> Settled:
         """Send the dead letter, then settle as failed. Raises like `publish`."""

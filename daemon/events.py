@@ -80,6 +80,8 @@ WarningEvent = Literal[
     "message.dead_lettered",
     #: The receipt or the lease is no longer ours; the work was stopped and nothing was published.
     "lease.lost",
+    #: The store held a newer result than the ledger knew of; the document was settled by it.
+    "result.adopted",
     #: Leases of this host that a dead parent had left were broken; their documents can be claimed at once.
     "lease.broken",
     #: An attempt could not be ended in the ledger; its lease runs out by itself.

@@ -8,12 +8,13 @@ work on it is stopped and nothing is published.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import structlog
 
 from daemon.children import KillSwitch
 from daemon.clock import Clock
-from daemon.errors import LeaseLostError, WorldError
+from daemon.errors import LeaseLostError
 from daemon.ledger import Ledger
 from daemon.model import Attempt, KillReason, Message
 from daemon.queue import Queue
@@ -84,15 +85,21 @@ class Heartbeat:
             self._extend(held)
 
     def _extend(self, held: InHand) -> None:
+        """The lease first, which is ours to keep; then the message, whose queue may not answer."""
+        attempt = held.attempt
+        if attempt is not None:
+            self._try(held, lambda: self._ledger.renew(attempt, now=self._clock.now(), lease_s=self._visibility_s))
+        if held in self._in_hand:  # what was let go since the round began is somebody's again
+            self._try(held, lambda: self._queue.extend(held.message, visibility_s=self._visibility_s))
+
+    def _try(self, held: InHand, extend: Callable[[], None]) -> None:
         attempt = held.attempt
         try:
-            self._queue.extend(held.message, visibility_s=self._visibility_s)
-            if attempt is not None:
-                self._ledger.renew(attempt, now=self._clock.now(), lease_s=self._visibility_s)
+            extend()
         except LeaseLostError as lost:
             if held not in self._in_hand or held.attempt is not attempt:
                 return  # It was settled while we asked; the refusal is about the past.
             log.warning("lease.lost", message_id=held.message.message_id, detail=lost.detail)
             held.stop(KillReason.LEASE_LOST)
-        except WorldError as error:
-            log.warning("heartbeat.failed", message_id=held.message.message_id, detail=error.detail)
+        except Exception as error:  # noqa: BLE001 - this thread ending, nothing would ever be extended again
+            log.warning("heartbeat.failed", message_id=held.message.message_id, detail=str(error))

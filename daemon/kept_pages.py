@@ -51,10 +51,10 @@ class KeptPages:
         return self._file
 
     def remember(self, outcomes: Sequence[Outcome]) -> None:
-        """Learn how many pages there are from whoever opened the document."""
-        counts = [outcome.pages for outcome in outcomes if outcome.pages is not None]
+        """Learn how many pages there are from whoever opened the document; of two answers the larger one stands."""
+        counts = [count for count in (self.known.count, *(o.pages for o in outcomes)) if count is not None]
         if counts:
-            self.known = replace(self.known, count=counts[-1])
+            self.known = replace(self.known, count=max(counts))
 
     def resume(self, fingerprint: str) -> None:
         """Take up what earlier attempts at the same bytes, options and engine finished."""
@@ -81,7 +81,8 @@ class KeptPages:
         except WorldError as error:
             log.warning("checkpoint.failed", page=record.page, detail=error.detail)
         self._append(record.page, record.blob)
-        self.known = Pages(finished=self.known.finished | {record.page}, count=pages)
+        count = max(pages, self.known.count or 0)
+        self.known = Pages(finished=self.known.finished | {record.page}, count=count)
         log.debug("page.finished", page=record.page, pages=pages, state=str(record.report.state))
         if record.report.state in {PageState.DEGRADED, PageState.FAILED}:
             log.warning("page.degraded", page=record.page, state=str(record.report.state), reason=record.report.reason)

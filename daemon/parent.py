@@ -21,7 +21,7 @@ from daemon.clock import Clock
 from daemon.decide import release_delay_s
 from daemon.delivery import Delivery
 from daemon.edges import Edges
-from daemon.errors import LeaseLostError, OperatorError, WorldError
+from daemon.errors import BulkheadError, LeaseLostError, OperatorError, WorldError
 from daemon.events import ErrorEvent
 from daemon.heartbeat import InHand
 from daemon.model import Cause, KillReason, Message
@@ -101,6 +101,7 @@ class Parent:
         self._in_flight: set[InHand] = set()
         self._receiving = False
         self._pause_s = 0.0
+        self._paused_for: Cause | None = None
         self._paused_until = 0.0
         self._leave_deadline: float | None = None
         self._killed = False
@@ -170,6 +171,8 @@ class Parent:
         self._receiving = False
         if failure:
             self._pause_after(Cause.QUEUE_UNAVAILABLE, failure)
+        elif self._paused_for is Cause.QUEUE_UNAVAILABLE:
+            self._pause_s = 0.0
         for message in messages:
             held = InHand(message, self._new_switch())
             self._edges.heartbeat.hold(held)
@@ -187,6 +190,7 @@ class Parent:
             return
         if self._pause_s == 0.0:
             log.error(_PAUSING[cause], detail=detail)
+        self._paused_for = cause
         self._pause_s = min(max(self._pause_s * 2, _PAUSE_FIRST_S), _PAUSE_LONGEST_S)
         self._paused_until = self._clock.monotonic() + self._pause_s
         log.warning("daemon.paused", cause=str(cause), pause_s=self._pause_s)
@@ -212,8 +216,8 @@ class Parent:
             limit = self._to_receive.get()
             try:
                 messages = self._edges.queue.receive(limit, stop=self._stop_receiving)
-            except WorldError as error:
-                self._inbox.put(Received(failure=error.detail))
+            except Exception as error:  # noqa: BLE001 - this thread ending, nothing would ever be received again
+                self._inbox.put(Received(failure=str(error) or type(error).__name__))
             else:
                 self._inbox.put(Received(messages=tuple(messages)))
 
@@ -257,8 +261,8 @@ class Parent:
         self._edges.heartbeat.let_go(held)
         try:
             self._edges.queue.release(held.message, delay_s=delay_s)
-        except WorldError as again:
-            log.warning("message.not_released", **fields, because=again.detail)
+        except BulkheadError as again:
+            log.warning("message.not_released", **fields, because=str(again))
         else:
             log.info("message.released", **fields, delay_s=delay_s)
         self._on_released(held.message, error)

@@ -89,11 +89,12 @@ class Sweep:
         Raises `WorldError` when an edge does not answer, `OperatorError` when a queue is missing; what was done until
         then stays done.
         """
+        # First: pages that were lost once must not be found by the attempt that a reclaim leads to.
+        self._clean_up()
         self._finish_retries()
         self._close_left_behind()
         self._empty_dead_letters()
         self._tell()
-        self._clean_up()
         counts = Counter(each.what for each in self.did)
         log.info("sweep.finished", dry_run=self._rules.dry_run, **counts)
         return counts

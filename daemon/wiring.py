@@ -150,7 +150,7 @@ def _empty_scratch(settings: Settings) -> Path:
     scratch = settings.state_dir / "scratch"
     if scratch.exists():
         remove_tree(scratch)
-    scratch.mkdir()
+    scratch.mkdir(exist_ok=True)
     return scratch
 
 

@@ -19,7 +19,7 @@ from daemon.clock import SystemClock
 from daemon.decide import Rules
 from daemon.delivery import Delivery
 from daemon.edges import Edges, Limits
-from daemon.errors import LeaseLostError, WorldError
+from daemon.errors import LeaseLostError, ResourceError, WorldError
 from daemon.heartbeat import Heartbeat
 from daemon.model import Cause, Holder, Message, ResultStatus
 from daemon.parent import Parent
@@ -238,18 +238,26 @@ def test_a_lost_lease_stops_the_work() -> None:
     assert [ended.document.id for ended in bench.ended] == ["next"]
     assert bench.store.manifest("overtaken") is None
     assert bench.released == []
+    (attempt,) = bench.ledger.attempts("overtaken")
+    assert attempt.last_cause is Cause.LEASE_LOST
+    assert attempt.ended_at is not None, "a lost lease is no attempt that killed its parent"
 
 
-def test_an_unanswering_queue_is_asked_again() -> None:
-    """An outage of the queue is no reason to leave: the parent waits and asks again."""
+@pytest.mark.parametrize(
+    "fault",
+    [WorldError(Cause.QUEUE_UNAVAILABLE, "no answer"), ResourceError("there is no such queue"), RuntimeError("a bug")],
+    ids=["world", "operator", "bug"],
+)
+def test_an_unanswering_queue_is_asked_again(fault: Exception) -> None:
+    """Whatever the queue answers is no reason to leave, or to stand still: the parent waits and asks again."""
 
     class Flaky(LocalQueue):
-        failures = 1
+        failure: Exception | None = fault
 
         def receive(self, limit: int, *, stop: threading.Event) -> Sequence[Message]:
-            if self.failures:
-                self.failures -= 1
-                raise WorldError(Cause.QUEUE_UNAVAILABLE, "no answer")
+            failure, self.failure = self.failure, None
+            if failure is not None:
+                raise failure
             return super().receive(limit, stop=stop)
 
     bench = Bench(queue=Flaky(clock=SystemClock(), wait_s=0.2))
@@ -293,6 +301,64 @@ def test_several_records_are_several_documents() -> None:
     assert sorted(ended.document.uri for ended in bench.ended) == ["s3://bucket/one.pdf", "s3://bucket/two.pdf"]
     assert len(bench.queue.dead) == 1
     assert bench.queue.depth()["visible"] == 0
+
+
+def test_a_heartbeat_survives_whatever_an_edge_does() -> None:
+    """One message whose queue is gone must not cost the others their visibility."""
+
+    class Gone(LocalQueue):
+        def extend(self, message: Message, *, visibility_s: float) -> None:
+            if "gone" in message.body:
+                raise ResourceError("there is no such queue")
+            extended.append(message.body)
+            super().extend(message, visibility_s=visibility_s)
+
+    extended: list[str] = []
+    gate = Gate()
+    bench = Bench(queue=Gone(clock=SystemClock(), wait_s=0.2), converter=ScriptedConverter(on_run=gate.hold))
+    bench.send("gone", "here")
+    with running(bench):
+        gate.wait_for(2)
+        bench.heartbeat.beat()
+        gate.open.set()
+        bench.wait_for_news(2)
+    assert len(extended) == 1
+
+
+def test_a_store_that_knows_more_than_the_ledger() -> None:
+    """The ledger was lost, the store has attempt 5's result: the document is settled by it, and not tried for ever."""
+    bench = Bench()
+    made = {"schema": 1, "status": "converted", "pages": [{}], "pages_by_state": {"text": 1}, "fencing_token": 5}
+    artefacts = {"document.md": b"kept", "document.json": b"{}"}
+    bench.store.put("known", fence=5, artefacts=artefacts, manifest=made)
+    bench.send("known")
+    with running(bench):
+        bench.wait_for_news(1)
+    assert bench.ended[0].settled.status is ResultStatus.CONVERTED
+    manifest = bench.store.manifest("known")
+    assert manifest is not None
+    assert manifest["fencing_token"] == 5
+    assert bench.queue.depth() == {"visible": 0, "in_flight": 0, "dead": 0}
+
+
+def test_bad_records_are_told_once() -> None:
+    """A bad record beside a document that must wait: its dead letter is sent when the message ends, not each time."""
+    bad = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
+    good = bad | {"s3": {"bucket": {"name": "bucket"}, "object": {"key": "a.pdf", "size": 9, "eTag": "1"}}}
+    failures = [WorldError(Cause.SOURCE_UNAVAILABLE, "403")] * 2
+
+    def refuse(job: ChildJob, switch: KillSwitch) -> None:
+        del job, switch
+        if failures:
+            raise failures.pop()
+
+    bench = Bench(workers=1, converter=ScriptedConverter(on_run=refuse))
+    bench.queue.send(json.dumps({"Records": [bad, good]}))
+    with running(bench):
+        bench.wait_for_news(3)
+        bench.parent.request_stop()
+        bench.join()
+    assert len(bench.queue.dead) == 1
 
 
 def test_a_duplicate_is_only_deleted() -> None:

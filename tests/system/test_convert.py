@@ -106,6 +106,31 @@ def test_a_killer_among_good_ones(samples: Path, tmp_path: Path) -> None:
     assert told_by_status["documents"]["converted"] == 2
 
 
+def test_nobody_reads_any_more(samples: Path, tmp_path: Path) -> None:
+    """`… --json | head -1`: the run ends instead of going on for nobody, and says nothing about it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "daemon", "convert", samples / "letter.pdf", "--out", tmp_path / "out", "--json"],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=NET_S) == ExitStatus.INTERRUPTED
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_the_same_file_twice(samples: Path, tmp_path: Path) -> None:
+    """Two spellings of one file: it is converted once, and told for both."""
+    same = samples / "." / ".." / samples.name / "letter.pdf"
+    told = lines(bulkhead("convert", samples / "letter.pdf", same, "--out", tmp_path / "out", "--json"))
+    assert [line["status"] for line in told] == ["converted", "converted"]
+    assert len({line["markdown"] for line in told}) == 1
+
+
 def test_a_hang_ends_at_the_deadline(samples: Path, tmp_path: Path) -> None:
     """A child that holds the GIL in native code is killed at the document's deadline, once."""
     result = bulkhead(

@@ -167,9 +167,18 @@ def test_lost_pages_and_the_policy() -> None:
         PageReport(page=2, state=PageState.FAILED, engine=""),
     ]
     crashes = [outcome(Cause.CRASHED)]
-    assert after_conversion(reports, crashes, deliver_partial=True) == Complete()
-    assert after_conversion(reports[:1], crashes, deliver_partial=False) == Complete()
-    refused = after_conversion(reports, crashes, deliver_partial=False)
+    assert after_conversion(reports, crashes, pages=Pages(), deliver_partial=True) == Complete()
+    assert after_conversion(reports[:1], crashes, pages=Pages(count=1), deliver_partial=False) == Complete()
+    refused = after_conversion(reports, crashes, pages=Pages(), deliver_partial=False)
     assert isinstance(refused, DeadLetter)
     assert refused.cause is Cause.INCOMPLETE
     assert "it was crashed; then 1 of 2 pages were lost (2)" in refused.detail
+
+
+def test_a_document_is_not_cut_short_in_silence() -> None:
+    """The second parser sees one page of two: that is no result, whatever is delivered else."""
+    reports = [PageReport(page=1, state=PageState.DEGRADED, engine="fake")]
+    refused = after_conversion(reports, [], pages=Pages(count=2), deliver_partial=True)
+    assert isinstance(refused, DeadLetter)
+    assert refused.cause is Cause.INCOMPLETE
+    assert "only 1 of 2 pages" in refused.detail
