@@ -6,7 +6,6 @@ Shell. `--json` prints one JSON object per line on stdout and nothing else; logs
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -44,10 +43,6 @@ def main() -> None:
         _leave(error, error.status)
     except BulkheadError as error:
         _leave(error, ExitStatus.UNAVAILABLE)
-    except BrokenPipeError:
-        # Nobody reads any more. Python would complain once again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(int(ExitStatus.INTERRUPTED))
 
 
 def _leave(error: BulkheadError, status: ExitStatus) -> NoReturn:

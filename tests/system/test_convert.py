@@ -117,7 +117,7 @@ def test_nobody_reads_any_more(samples: Path, tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(timeout=NET_S) == ExitStatus.INTERRUPTED
+    assert process.wait(timeout=NET_S) == 1  # as click leaves when its output is closed
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
