@@ -25,7 +25,7 @@ from rich.table import Table
 
 from daemon.clock import SystemClock
 from daemon.emulator import Emulated, available, emulated
-from daemon.errors import ExitStatus, ResourceError
+from daemon.errors import ExitStatus, OperatorError, ResourceError
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Outcome, Settled
 from daemon.samples import SAMPLES, Sample, write
@@ -123,7 +123,7 @@ def _ended(ledger_path: Path) -> list[Ended]:
     """Samples that have ended, in the order of `SAMPLES`; empty while there is no ledger."""
     try:
         ledger = SqliteLedger.open_read_only(ledger_path)
-    except ResourceError:
+    except OperatorError:  # not there yet, or just being made
         return []
     try:
         found = []
