@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from daemon.engine.budget import DETECTION_EDGE_PX, within_edge
+from daemon.engine.budget import DETECTION_EDGE_PX, detection_edge, within_edge
 from daemon.errors import EngineError
 
 #: Characters that a recogniser must know before it may claim a language.
@@ -87,7 +87,10 @@ class Reader:
         """Quads of the text lines in a picture, top to bottom."""
         if min(picture.shape[:2]) < 8:  # noqa: PLR2004 - no letter is that small
             return []
-        quads = self._detected(picture)
+        budgeted, factor = picture, 1.0
+        if (edge := detection_edge(picture.shape[1], picture.shape[0])) < DETECTION_EDGE_PX:
+            budgeted, factor = within_edge(picture, edge)
+        quads = [quad / np.float32(factor) for quad in self._detected(budgeted)]
         for edge in _SECOND_LOOKS_PX:
             # A lone word on a large sheet, or a letter as high as the page, is only seen from afar.
             if quads or max(picture.shape[:2]) <= edge:

@@ -231,3 +231,12 @@ def test_a_hidden_layer_is_believed_when_it_looks_like_language(
 def test_text_can_always_be_written(engine: dict[str, Any]) -> None:
     """Lone surrogates and NUL are replaced, everything else is kept."""
     assert engine["pages"].clean("a\ud800b\x00c\U0001f600é") == "a�b�c\U0001f600é"
+
+
+@pytest.mark.parametrize("size", [(1700, 2200), (2000, 2000), (20_000, 3), (3, 20_000), (1, 1), (900, 1000)])
+def test_lines_are_searched_within_an_area(engine: dict[str, Any], size: tuple[int, int]) -> None:
+    """Neither an edge nor an area beyond the budget, whatever the shape: a square sheet costs what a letter costs."""
+    budget = engine["budget"]
+    edge = budget.detection_edge(*size)
+    assert 1 <= edge <= budget.DETECTION_EDGE_PX
+    assert edge * edge * min(size) / max(size) <= budget.DETECTION_AREA_PX
