@@ -41,7 +41,7 @@ lint: $(STAMP)
 	$(BIN)/python -m daemon.reference --check
 
 check: lint ## the fast gate: lint, types, import contracts, unit, contract and shell tests
-	$(BIN)/pytest -q -m 'not corpus and not engine and not process' $(FAST_TESTS)
+	$(BIN)/pytest -q -m 'not corpus and not engine and not process and not aws' $(FAST_TESTS)
 
 test: lint ## everything: the gates of `check` and all tests, with real children and the real engine
 	$(BIN)/pytest
