@@ -7,9 +7,7 @@ checked bytes. After `run`, no process, descriptor or scratch file of that child
 
 from __future__ import annotations
 
-import os
 import shutil
-import stat
 import subprocess
 import tempfile
 import threading
@@ -244,10 +242,9 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         return
-    for path, _, _ in os.walk(folder):
+    # Programs that recurse without a limit; what is left after them is left, and the next start tries again.
+    for program in (("/bin/chmod", "-R", "u+rwX"), ("/bin/rm", "-rf")):
         with suppress(OSError):
-            Path(path).chmod(stat.S_IRWXU)
-    with suppress(OSError):  # what is left now is left; the next start tries again
-        subprocess.run(  # noqa: S603 - a fixed program, and a folder that this process made
-            ["/bin/rm", "-rf", "--", folder], check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+            subprocess.run(  # noqa: S603 - fixed programs, and a folder that this process made
+                [*program, "--", folder], check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )

@@ -1,0 +1,43 @@
+"""Scratch folders and packs: gone, or decided, whatever was made of them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from daemon.children import remove_tree
+from daemon.model import Cause
+from tests.shell.test_parent import Bench, running
+
+
+def test_a_tree_too_deep_for_python(tmp_path: Path) -> None:
+    """1,500 folders inside each other: removed, and nothing is raised."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+    remove_tree(folder)
+    assert not folder.exists()
+
+
+def test_a_full_disk_under_the_pack_releases_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finished page does not fit: the message goes back as `disk_full`, and closing the pack does not hide that."""
+
+    def full(**_: object) -> BinaryIO:
+        return Path("/dev/full").open("r+b", buffering=1024)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    bench = Bench(workers=1)
+    bench.send("big")
+    with running(bench):
+        bench.wait_for_news(1)
+    assert bench.released[:1] == [Cause.DISK_FULL]
