@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,10 +16,19 @@ from daemon.model import Cause
 from tests.shell.test_parent import Bench, running
 
 
-def test_a_tree_too_deep_for_python(tmp_path: Path) -> None:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that is gone after the test even when the test fails.
+
+    Pytest's own clean-up of `tmp_path` is not safe against a deep tree: one that is left behind breaks a later run.
+    """
+    made = Path(tempfile.mkdtemp(prefix="bulkhead-scratch-"))
+    yield made
+    subprocess.run(["rm", "-rf", str(made)], check=True)
+
+
+def test_a_tree_too_deep_for_python(folder: Path) -> None:
     """1,500 folders inside each other: removed, and nothing is raised."""
-    folder = tmp_path / "scratch"
-    folder.mkdir()
     here = os.open(folder, os.O_RDONLY)
     for _ in range(1500):
         os.mkdir("d", dir_fd=here)
