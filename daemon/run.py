@@ -17,12 +17,12 @@ from daemon import __version__, alerts
 from daemon.config import Settings
 from daemon.parent import Parent
 from daemon.store import open_store
-from daemon.wiring import assembled, open_queue
+from daemon.wiring import Parts, assembled, open_queue
 
 log = structlog.get_logger()
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, *, parts: Parts | None = None) -> None:
     """Be the daemon until told to stop. Raises `OperatorError` for a refused start."""
     settings.require("queue.url", "queue.dead_letter_url", "store.url", command="bulkhead run")
     log.info("daemon.started", version=__version__, queue=settings.queue.url, store=settings.store.url)
@@ -35,7 +35,7 @@ def run(settings: Settings) -> None:
             log.error("queue.finding", detail=finding)
         store = open_store(settings.store)
         store.check()
-        running = stack.enter_context(assembled(settings, queue=queue, store=store))
+        running = stack.enter_context(assembled(settings, queue=queue, store=store, parts=parts))
         stack.enter_context(_signals(running.parent))
         running.parent.run()
     log.info("daemon.stopped")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -16,8 +16,8 @@ import structlog
 from daemon import failpoints, faults, host
 from daemon.attempt import DocumentEnded
 from daemon.checkpoints_s3 import open_checkpoints
-from daemon.children import Children, KillSwitch, remove_tree
-from daemon.clock import SystemClock
+from daemon.children import DEFAULT_FACTORY, Children, KillSwitch, remove_tree
+from daemon.clock import Clock, SystemClock
 from daemon.config import Settings
 from daemon.decide import Rules
 from daemon.delivery import Delivery
@@ -28,7 +28,7 @@ from daemon.heartbeat import Heartbeat
 from daemon.ledger import Ledger
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.lock import instance_lock
-from daemon.model import Message
+from daemon.model import Holder, Message
 from daemon.parent import Parent
 from daemon.queue import Queue
 from daemon.sizing import Sizing, size
@@ -36,6 +36,19 @@ from daemon.sqs import SqsQueue
 from daemon.store import Store
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What only code may choose and no setting reaches: tests and benches put others in their place."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    #: Asked once, when the daemon starts.
+    holder: Callable[[], Holder] = host.holder
+    #: `module:function`; see `daemon.engine.api.Factory`.
+    engine_factory: str = DEFAULT_FACTORY
+    #: Folder in which that module is found; empty: installed.
+    engine_path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +89,7 @@ def assembled(
     *,
     queue: Queue,
     store: Store,
+    parts: Parts | None = None,
     on_ended: Callable[[DocumentEnded], None] = lambda _: None,
     on_released: Callable[[Message, WorldError], None] = lambda _message, _error: None,
 ) -> Iterator[Running]:
@@ -83,14 +97,15 @@ def assembled(
 
     Raises `OperatorError` when a person must change something first.
     """
-    clock = SystemClock()
+    parts = parts or Parts()
+    clock = parts.clock
     with ExitStack() as stack:
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         stack.enter_context(instance_lock(settings.state_dir / "instance.lock"))
         sizing = sizing_of(settings)
         for note in sizing.notes:
             log.warning("sizing.clamped", detail=note)
-        holder = host.holder()
+        holder = parts.holder()
         ledger = SqliteLedger.open(ledger_path(settings))
         stack.callback(ledger.close)
         broken = ledger.break_leases(host=holder.host, invocation=holder.invocation, now=clock.now())
@@ -101,6 +116,8 @@ def assembled(
             memory_bytes=sizing.memory_bytes_per_child,
             scratch_root=_empty_scratch(settings),
             clock=clock,
+            engine_factory=parts.engine_factory,
+            engine_path=parts.engine_path,
         )
         stack.callback(children.stop)
         engine = children.start()
