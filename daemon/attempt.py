@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -100,6 +100,8 @@ class Work:
         self.history = history
         self.body = body
         self.outcomes: list[Outcome] = []
+        #: Failures of earlier attempts that count; once the bytes are here, only those of the same bytes.
+        self.carried = carried_over(history)
         self.fetched: Fetched | None = None
         self.conversion: Conversion | None = None
         self.pages = KeptPages(edges.checkpoints, document.id, scratch=edges.scratch)
@@ -134,8 +136,6 @@ class Work:
         self.edges.failpoint(name, self.document.id, self.attempt.number)
 
     def _decide_and_do(self, holder: Holder) -> Settled:
-        carried = carried_over(self.history)
-        self.pages.remember(carried)
         step = first_step(
             self.history,
             now=holder,
@@ -145,14 +145,14 @@ class Work:
             max_attempts=self.limits.max_attempts,
         )
         if isinstance(step, Convert):
-            step = self._fetch(carried)
+            step = self._fetch()
         started = self.edges.clock.monotonic()
         while isinstance(step, Convert):
             self._convert(step.plan, started)
-            step = self._next(carried)
+            step = self._next()
         if isinstance(step, Complete):
             assert self.conversion is not None, "only a conversion is complete"
-            outcomes = (*carried, *self.outcomes)
+            outcomes = (*self.carried, *self.outcomes)
             step = after_conversion(
                 self.conversion.pages, outcomes, pages=self.pages.known, deliver_partial=self.limits.deliver_partial
             )
@@ -160,7 +160,7 @@ class Work:
             case Complete():
                 assert self.conversion is not None, "only a conversion is complete"
                 assert self.fetched is not None, "what was converted was fetched"
-                return self.ending.publish(self.conversion, self.fetched, (*carried, *self.outcomes))
+                return self.ending.publish(self.conversion, self.fetched, (*self.carried, *self.outcomes))
             case DeadLetter(cause=cause, detail=detail):
                 return self.ending.dead_letter(cause, detail, body=self.body)
             case Release(cause=Cause.LEASE_LOST, detail=detail):
@@ -168,17 +168,17 @@ class Work:
             case Release(cause=cause, detail=detail):
                 raise NotNowError(cause, detail, delay_s=0.0 if cause is Cause.DRAINED else None)
 
-    def _next(self, carried: Sequence[Outcome]) -> Step:
-        outcomes = (*carried, *self.outcomes)
+    def _next(self) -> Step:
+        outcomes = (*self.carried, *self.outcomes)
         return next_step(outcomes, pages=self.pages.known, ocr=self.document.options.ocr, rules=self.limits.rules)
 
-    def _fetch(self, carried: Sequence[Outcome]) -> Step:
+    def _fetch(self) -> Step:
         """The bytes, and what earlier children made of them; then the next step, whatever that is."""
         try:
             self.fetched = self.edges.source.fetch(self.document, cancelled=self.held.cancelled)
         except DocumentError as error:
             self._record(Outcome(cause=error.cause, detail=error.detail))
-            return self._next(carried)
+            return self._next()
         except WorldError:
             self._raise_if_stopped()
             raise
@@ -190,7 +190,9 @@ class Work:
         )
         self._failpoint("parent.after_fetch")
         self.pages.resume(fingerprint(self.document, sha256=self.fetched.sha256, engine=self.edges.engine))
-        return self._next(carried)
+        self.carried = carried_over(self.history, fingerprint=self.pages.fingerprint)
+        self.pages.remember(self.carried)
+        return self._next()
 
     def _convert(self, plan: Plan, started: float) -> None:
         assert self.fetched is not None, "the bytes are fetched before a child is started"
@@ -217,7 +219,7 @@ class Work:
             on_page=self.pages.keep,
         )
         self.conversion = result.conversion
-        self._record(result.outcome)
+        self._record(replace(result.outcome, fingerprint=self.pages.fingerprint))
         self.pages.remember((result.outcome,))
 
     def _record(self, outcome: Outcome) -> None:

@@ -51,6 +51,10 @@ class Checkpoints(Protocol):
         """Ids of documents of which anything is kept, in order."""
         ...
 
+    def holds(self, document_id: str) -> bool:
+        """Whether anything of this document is kept."""
+        ...
+
 
 class DirectoryCheckpoints:
     """One file a page: `<root>/<document id>/<fingerprint>/<page>.page`."""
@@ -96,6 +100,10 @@ class DirectoryCheckpoints:
         except OSError as error:
             detail = f"cannot list the finished pages in {self._root}: {error.strerror or error}"
             raise WorldError(Cause.STORE_UNAVAILABLE, detail) from error
+
+    def holds(self, document_id: str) -> bool:
+        """See `Checkpoints.holds`."""
+        return (self._root / document_id).exists()
 
 
 def sealed(blob: bytes) -> bytes:

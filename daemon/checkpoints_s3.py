@@ -67,6 +67,12 @@ class S3Checkpoints:
             folders = [found["Prefix"] for page in pages for found in page.get("CommonPrefixes", [])]
         return sorted(folder.removeprefix(below).rstrip("/") for folder in folders)
 
+    def holds(self, document_id: str) -> bool:
+        """See `Checkpoints.holds`."""
+        with _translated(f"look for finished pages of {document_id}"):
+            answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._below(document_id), MaxKeys=1)
+            return answer["KeyCount"] > 0
+
     def _below(self, document_id: str) -> str:
         return "/".join(part for part in (self._prefix, document_id) if part) + "/"
 

@@ -173,17 +173,22 @@ def history_of(outcomes: Sequence[Outcome]) -> str:
     return "; then ".join(o.detail for o in outcomes if o.cause not in {Cause.CONVERTED, Cause.SLICED})
 
 
-def carried_over(history: Sequence[Attempt]) -> tuple[Outcome, ...]:
+def carried_over(history: Sequence[Attempt], *, fingerprint: str | None = None) -> tuple[Outcome, ...]:
     """Failures of earlier attempts that were the document's own doing; a new attempt goes on from there.
 
     Without this, a document that crashes its child and whose parent then dies would be given its
     first rung again and again. What went well, or was the world's fault, is simply done again.
+
+    With the `fingerprint` of what was fetched: only failures of the same bytes, options and engine, and those that
+    speak of no bytes. A document that was replaced, or an engine that was, begins at the first rung.
     """
     return tuple(
         outcome
         for attempt in history
         for outcome in attempt.outcomes
-        if outcome.cause not in WORLD_CAUSES and outcome.cause not in {Cause.CONVERTED, Cause.SLICED}
+        if outcome.cause not in WORLD_CAUSES
+        and outcome.cause not in {Cause.CONVERTED, Cause.SLICED}
+        and (fingerprint is None or outcome.fingerprint in {"", fingerprint})
     )
 
 
@@ -207,17 +212,18 @@ def _counts(attempt: Attempt, boot_id_now: str) -> bool:
 def first_step(
     history: Sequence[Attempt], *, now: Holder, pages: Pages, ocr: bool, rules: Rules, max_attempts: int
 ) -> Step:
-    """What a new attempt begins with, from the attempts before it and the pages that they finished.
+    """What a new attempt begins with, before it has fetched anything; `Convert` stands for going on to fetch.
 
-    After `max_attempts` counted ones the document is not tried again: nobody saw what it did to its
-    parents, so it is treated as what killed them.
+    What failed with other bytes must not decide, so only failures that speak of no bytes do. After `max_attempts`
+    counted ones the document is not tried again: nobody saw what it did to its parents, so it is treated as what
+    killed them.
     """
     spent = counted(history, now=now)
     if spent >= max_attempts:
         detail = f"{spent} attempts ended without a result and without an end: its parent died each time"
         earlier = history_of(carried_over(history))
         return DeadLetter(cause=Cause.PARENT_DIED, detail=f"{earlier}; then {detail}" if earlier else detail)
-    return next_step(carried_over(history), pages=pages, ocr=ocr, rules=rules)
+    return next_step(carried_over(history, fingerprint=""), pages=pages, ocr=ocr, rules=rules)
 
 
 def release_delay_s(receive_count: int, *, first_s: float, longest_s: float = 900.0) -> float:

@@ -44,6 +44,11 @@ class KeptPages:
         self._file: BinaryIO | None = None
 
     @property
+    def fingerprint(self) -> str:
+        """Of what is being converted; empty until `resume`."""
+        return self._fingerprint
+
+    @property
     def file(self) -> BinaryIO:
         """Blobs of all finished pages, as `pack` lays them out; a child gets it read-only. Raises OSError."""
         if self._file is None:

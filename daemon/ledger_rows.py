@@ -64,6 +64,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
            ) STRICT""",
         "CREATE INDEX parked_by_cause ON parked (cause, parked_us)",
     ),
+    (
+        "ALTER TABLE outcomes ADD COLUMN fingerprint TEXT NOT NULL DEFAULT ''",
+        # Since when a document that a sweep found in its source waits for its message to be sent; NULL: it does not.
+        "ALTER TABLE documents ADD COLUMN awaiting_us INTEGER",
+        "CREATE INDEX documents_awaiting ON documents (awaiting_us) WHERE awaiting_us IS NOT NULL",
+        # What a sweep tells the next one: how far it has read a source, and when it told what.
+        "CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
+    ),
 )
 
 #: In the order that the functions below read and write.
@@ -71,7 +79,7 @@ DOCUMENT_COLUMNS = "id, uri, version_id, etag, options"
 ATTEMPT_COLUMNS = "document_id, number, host, boot_id, invocation, pid, started_us, lease_until_us, ended_us"
 OUTCOME_COLUMNS = (
     "cause, detail, child, ocr, mode, signal, stage, page, pages_done, pages, elapsed_s, peak_rss_bytes, traceback, "
-    "stderr_tail"
+    "stderr_tail, fingerprint"
 )
 SETTLED_COLUMNS = "document_id, status, attempt, settled_us, cause, detail, manifest, pages, pages_by_state"
 
@@ -142,12 +150,13 @@ def outcome_row(outcome: Outcome) -> Row:
         None if outcome.stage is None else outcome.stage.value, outcome.page, outcome.pages_done, outcome.pages,
         outcome.elapsed_s,
         outcome.peak_rss_bytes, text(outcome.traceback), text(outcome.stderr_tail),
+        outcome.fingerprint,
     )  # fmt: skip
 
 
 def to_outcome(row: Row) -> Outcome:
     """An outcome from `OUTCOME_COLUMNS`."""
-    cause, detail, child, ocr, mode, signal, stage, page, done, pages, elapsed_s, peak, traceback, stderr_tail = row
+    cause, detail, child, ocr, mode, signal, stage, page, done, pages, elapsed_s, peak, traceback, tail, print_ = row
     return Outcome(
         cause=Cause(cause),
         detail=detail,
@@ -162,7 +171,8 @@ def to_outcome(row: Row) -> Outcome:
         elapsed_s=elapsed_s,
         peak_rss_bytes=peak,
         traceback=traceback,
-        stderr_tail=stderr_tail,
+        stderr_tail=tail,
+        fingerprint=print_,
     )
 
 

@@ -180,6 +180,8 @@ class Outcome:
     elapsed_s: float = 0.0
     #: The kernel's ru_maxrss of the child.
     peak_rss_bytes: int = 0
+    #: Of the bytes, options and engine that this is about (`checkpoints.fingerprint`); empty: no bytes were there yet.
+    fingerprint: str = ""
     #: faulthandler's traceback and the tail of stderr, for the crash record; bounded.
     traceback: str = ""
     stderr_tail: str = ""

@@ -65,6 +65,15 @@ class Standing:
     parked: Parked | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A document that lies in a source, whether or not a message has ever named it."""
+
+    document: Document
+    #: When its bytes became what they are.
+    modified_at: datetime
+
+
 class Recovery(Protocol):
     """What the sweep writes; each method is one durable transaction and may raise `WorldError` like the ledger's."""
 
@@ -110,4 +119,32 @@ class Recovery(Protocol):
 
     def unpark(self, key: str) -> bool:
         """Remove the row; the document's history stays. False when there was none."""
+        ...
+
+    def strangers(self, listed: Sequence[Listed]) -> Sequence[Listed]:
+        """Those of which nothing is known here, in their order.
+
+        Known: registered or parked under its id; registered under another id with the same URI and version or ETag; or
+        with the same URI and neither, at `modified_at` or later.
+        """
+        ...
+
+    def register(self, document: Document, *, now: datetime) -> None:
+        """Make it known, and owed a message. One that is known already stays as it is."""
+        ...
+
+    def forgotten(self, *, limit: int) -> Sequence[Document]:
+        """Registered, owed a message, and never attempted; at most `limit`, the longest known first."""
+        ...
+
+    def enqueued(self, document_id: str) -> None:
+        """Its message is confirmed: it is owed none, now and ever after."""
+        ...
+
+    def note(self, name: str) -> str | None:
+        """What the last `write_note` of this name wrote; None: nothing."""
+        ...
+
+    def write_note(self, name: str, value: str) -> None:
+        """Leave a short text for the next sweep; replaces the former one."""
         ...

@@ -10,10 +10,10 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
-from daemon.ledger_rows import Row, instant, microseconds, text
+from daemon.ledger_rows import DOCUMENT_COLUMNS, Row, instant, microseconds, text, to_document
 from daemon.ledger_sqlite import SqliteLedger, attempts_of, document_of, register, reopen, settled_of
 from daemon.model import Cause, Document, ResultStatus, Stage
-from daemon.recovery import Parked, Standing
+from daemon.recovery import Listed, Parked, Standing
 
 _COLUMNS = "key, document_id, uri, body, cause, signal, stage, build, detail, attempts, reclaims, parked_us"
 
@@ -123,6 +123,58 @@ class SqliteRecovery:
         """See `Recovery.unpark`."""
         with self._file.write() as db:
             return db.execute("DELETE FROM parked WHERE key = ?", (text(key),)).rowcount > 0
+
+    def strangers(self, listed: Sequence[Listed]) -> Sequence[Listed]:
+        """See `Recovery.strangers`."""
+        with self._file.read() as db:
+            return [each for each in listed if not _known(db, each)]
+
+    def register(self, document: Document, *, now: datetime) -> None:
+        """See `Recovery.register`."""
+        with self._file.write() as db:
+            if document_of(db, document.id) is None:
+                register(db, document, now)
+                db.execute("UPDATE documents SET awaiting_us = ? WHERE id = ?", (microseconds(now), document.id))
+
+    def forgotten(self, *, limit: int) -> Sequence[Document]:
+        """See `Recovery.forgotten`."""
+        query = f"""SELECT {DOCUMENT_COLUMNS} FROM documents AS d WHERE awaiting_us IS NOT NULL
+              AND NOT EXISTS (SELECT 1 FROM attempts WHERE document_id = d.id)
+            ORDER BY awaiting_us, id LIMIT ?"""
+        with self._file.read() as db:
+            return [to_document(row) for row in db.execute(query, (limit,)).fetchall()]
+
+    def enqueued(self, document_id: str) -> None:
+        """See `Recovery.enqueued`."""
+        with self._file.write() as db:
+            db.execute("UPDATE documents SET awaiting_us = NULL WHERE id = ?", (document_id,))
+
+    def note(self, name: str) -> str | None:
+        """See `Recovery.note`."""
+        with self._file.read() as db:
+            row = db.execute("SELECT value FROM notes WHERE name = ?", (text(name),)).fetchone()
+            return None if row is None else str(row[0])
+
+    def write_note(self, name: str, value: str) -> None:
+        """See `Recovery.write_note`."""
+        with self._file.write() as db:
+            db.execute("INSERT OR REPLACE INTO notes (name, value) VALUES (?, ?)", (text(name), text(value)))
+
+
+def _known(db: sqlite3.Connection, listed: Listed) -> bool:
+    document = listed.document
+    query = """SELECT EXISTS (SELECT 1 FROM documents WHERE id = :id)
+          OR EXISTS (SELECT 1 FROM parked WHERE key = :id)
+          OR EXISTS (SELECT 1 FROM documents WHERE uri = :uri AND (version_id = :version OR etag = :etag
+               OR (version_id IS NULL AND etag IS NULL AND registered_us >= :modified)))"""
+    given = {
+        "id": document.id,
+        "uri": text(document.uri),
+        "version": document.version_id,
+        "etag": document.etag,
+        "modified": microseconds(listed.modified_at),
+    }
+    return bool(db.execute(query, given).fetchone()[0])
 
 
 def _grant(db: sqlite3.Connection, document_id: str | None, now: datetime) -> None:

@@ -78,6 +78,7 @@ CRASH = Outcome(
     peak_rss_bytes=432_013_312,
     traceback="Fatal Python error: Segmentation fault",
     stderr_tail="…last words\x00",
+    fingerprint="f" * 64,
 )
 
 

@@ -68,8 +68,10 @@ class CheckpointContract:
             checkpoints.put(document_id, PRINT, record(1))
             checkpoints.put(document_id, OTHER, record(1))
         assert list(checkpoints.documents()) == ["a", "b"]
+        assert [checkpoints.holds(document_id) for document_id in ("a", "b", "c")] == [True, True, False]
         checkpoints.drop("a")
         assert list(checkpoints.documents()) == ["b"]
+        assert not checkpoints.holds("a")
 
     def test_an_empty_blob(self, checkpoints: Checkpoints) -> None:
         """A page without content is a page."""

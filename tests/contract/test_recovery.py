@@ -11,8 +11,8 @@ import pytest
 from daemon import ledger_rows
 from daemon.ledger import Claimed
 from daemon.ledger_sqlite import SqliteLedger
-from daemon.model import Cause, Stage
-from daemon.recovery import Parked
+from daemon.model import Cause, Document, Stage
+from daemon.recovery import Listed, Parked
 from daemon.recovery_sqlite import SqliteRecovery
 from daemon.sqlite_file import SqliteFile
 from tests.contract.ledger_contract import CRASH, HERE, LEASE_S, T0, after, claimed, converted, document, failed
@@ -137,17 +137,73 @@ def test_a_requeue_waits_in_the_ledger_until_it_is_sent(ledger: SqliteLedger, re
     assert ledger.settled(DOC.id) is None
 
 
+def test_a_found_document_is_owed_one_message(ledger: SqliteLedger, recovery: SqliteRecovery) -> None:
+    """Until its message is confirmed, or somebody has tried it; then never again, whatever becomes of it."""
+    for seconds, name in enumerate(("b", "a", "tried")):
+        recovery.register(document(name), now=after(seconds))
+        recovery.register(document(name), now=after(9))
+    claimed(ledger, document("tried"))
+    claimed(ledger, document("by message"))
+    assert list(recovery.forgotten(limit=9)) == [document("b"), document("a")]
+    assert list(recovery.forgotten(limit=1)) == [document("b")]
+    recovery.enqueued("b")
+    assert list(recovery.forgotten(limit=9)) == [document("a")]
+    recovery.register(document("b"), now=after(10))
+    recovery.register(document("by message"), now=after(10))
+    assert list(recovery.forgotten(limit=9)) == [document("a")]
+
+
+def test_strangers(ledger: SqliteLedger, recovery: SqliteRecovery) -> None:
+    """Whatever name a sender gave it: these bytes were asked for before. Newer bytes under the same name were not."""
+
+    def listed(identity: str, uri: str, version: str | None, etag: str | None, at: float = 0) -> Listed:
+        found = Document(id=identity, uri=uri, version_id=version, etag=etag)
+        return Listed(document=found, modified_at=after(at))
+
+    claimed(ledger, Document(id="mine", uri="s3://in/a", version_id="v1", etag="e1"))
+    claimed(ledger, Document(id="bare", uri="s3://in/b"), now=after(100))
+    recovery.park(PARKED)
+    known = [
+        listed("mine", "s3://in/a", "v1", "e1"),
+        listed("other id", "s3://in/a", "v1", None),
+        listed("other id", "s3://in/a", None, "e1"),
+        listed("other id", "s3://in/b", None, "e9", 100),
+        listed(PARKED.key, "s3://in/c", None, None),
+    ]
+    new = [
+        listed("n1", "s3://in/a", "v2", "e2"),
+        listed("n2", "s3://in/b", None, "e9", 101),
+        listed("n3", "s3://in/z", "v1", "e1"),
+        listed("n4", "s3://in/a", None, None),
+    ]
+    assert list(recovery.strangers([*known, *new])) == new
+
+
+def test_notes(recovery: SqliteRecovery) -> None:
+    """What the last sweep wrote."""
+    assert recovery.note("cursor") is None
+    for value in ("a", "b \udcff"):
+        recovery.write_note("cursor", value)
+    assert (recovery.note("cursor"), recovery.note("other")) == ("b \\udcff", None)
+
+
 def test_a_ledger_of_the_first_schema(tmp_path: Path) -> None:
     """An upgrade keeps every document, and what failed before it can be reclaimed after it."""
     path = tmp_path / "old.db"
-    old = SqliteLedger(
-        SqliteFile.open(path, application_id=ledger_rows.APPLICATION_ID, migrations=ledger_rows.MIGRATIONS[:1])
-    )
-    give_up(old)
+    migrations = ledger_rows.MIGRATIONS[:1]
+    old = SqliteFile.open(path, application_id=ledger_rows.APPLICATION_ID, migrations=migrations)
+    with old.write() as db:
+        db.execute("INSERT INTO documents VALUES (?, ?, 'v1', '\"e1\"', '{\"ocr\": false}', 0, 0)", (DOC.id, DOC.uri))
+        db.execute("INSERT INTO attempts VALUES (?, 1, 'h', 'b', 'i', 1, 0, 60, 50)", (DOC.id,))
+        crash = "VALUES (?, 1, 1, 'crashed', 'why', 1, 1, NULL, NULL, NULL, NULL, 0, NULL, 0.5, 0, '', '')"
+        db.execute(f"INSERT INTO outcomes {crash}", (DOC.id,))
+        db.execute("INSERT INTO settled VALUES (?, 'failed', 1, 50, 'crashed', 'why', NULL, 0, '{}')", (DOC.id,))
     old.close()
     new = SqliteLedger.open(path)
+    assert new.document(DOC.id) == DOC
+    assert [outcome.fingerprint for outcome in new.attempts(DOC.id)[0].outcomes] == [""]
     assert SqliteRecovery(new).reclaim(DOC, key="attempt:1", attempt=1, now=T0) == 1
     new.close()
     raw = sqlite3.connect(path)
-    assert raw.execute("PRAGMA user_version").fetchone() == (2,)
+    assert raw.execute("PRAGMA user_version").fetchone() == (len(ledger_rows.MIGRATIONS),)
     raw.close()

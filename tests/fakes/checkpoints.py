@@ -35,3 +35,7 @@ class MemoryCheckpoints:
     def documents(self) -> Sequence[str]:
         """See `Checkpoints.documents`."""
         return sorted({document_id for document_id, _, _ in self.kept})
+
+    def holds(self, document_id: str) -> bool:
+        """See `Checkpoints.holds`."""
+        return any(key[0] == document_id for key in self.kept)

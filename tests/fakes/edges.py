@@ -46,15 +46,19 @@ def conversion(text: str = "hello") -> Conversion:
 class ScriptedSource:
     """Gives every document the same bytes, or raises what the script says for its URI."""
 
-    def __init__(self, failures: Mapping[str, BulkheadError] | None = None) -> None:
+    def __init__(
+        self, failures: Mapping[str, BulkheadError] | None = None, contents: Mapping[str, bytes] | None = None
+    ) -> None:
         self.failures = dict(failures or {})
+        #: What lies behind a URI, where it is not the URI itself.
+        self.contents = {} if contents is None else contents
 
     def fetch(self, document: Document, *, cancelled: threading.Event | None = None) -> Fetched:
         """See `daemon.fetch.Fetcher.fetch`."""
         del cancelled
         if document.uri in self.failures:
             raise self.failures[document.uri]
-        content = b"%PDF-1.4 " + document.uri.encode()
+        content = b"%PDF-1.4 " + self.contents.get(document.uri, document.uri.encode())
         return Fetched(
             file=io.BytesIO(content),
             size_bytes=len(content),

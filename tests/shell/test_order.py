@@ -100,6 +100,7 @@ class World:
             MemoryCheckpoints() if kind == "memory" else DirectoryCheckpoints(folder / "checkpoints")
         )
         self.converter = ScriptedConverter(causes=case.script, pages=case.pages, traps=case.traps)
+        self.contents: dict[str, bytes] = {}
         self.puts = 0
         self.released: list[str] = []
         self.ended: list[DocumentEnded] = []
@@ -116,7 +117,8 @@ class World:
 
     def _delivery(self, invocation: str, countdown: Countdown) -> Delivery:
         source = ScriptedSource(
-            {uri: DocumentError(Cause.SOURCE_MISSING, f"no such object: {uri}") for uri in self.case.missing}
+            {uri: DocumentError(Cause.SOURCE_MISSING, f"no such object: {uri}") for uri in self.case.missing},
+            self.contents,
         )
         queue, ledger = countdown.around(self.queue, "queue"), countdown.around(self.ledger, "ledger")
         edges = Edges(

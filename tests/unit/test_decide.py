@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -145,6 +146,18 @@ def test_a_crash_is_remembered_over_the_parents_death() -> None:
     """The parent died after the child's crash was recorded: the next attempt goes on without OCR."""
     history = [attempt(outcome(Cause.CRASHED), ended=False)]
     assert first(history) == Convert(plan=plan(PageMode.WITHOUT_OCR))
+
+
+def test_failures_of_other_bytes_do_not_count() -> None:
+    """A document that was replaced begins anew; a failure to fetch speaks of no bytes and counts for all."""
+    missing = outcome(Cause.SOURCE_MISSING)
+    old, new = (replace(outcome(Cause.CRASHED), fingerprint=print_) for print_ in ("old", "new"))
+    history = [attempt(missing, old), attempt(new)]
+    assert carried_over(history) == (missing, old, new)
+    assert carried_over(history, fingerprint="new") == (missing, new)
+    slow = replace(outcome(Cause.TIMEOUT), fingerprint="old")
+    assert isinstance(first([attempt(slow)]), Convert), "only a fetch can tell whether it is still the same"
+    assert isinstance(first([attempt(missing)]), DeadLetter)
 
 
 def test_what_went_well_is_not_carried_over() -> None:
