@@ -12,10 +12,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check lint test reference lock clean
+.PHONY: help setup demo check lint test test-deploy reference lock clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv from the lock, when it is missing or older than the lock
 
@@ -44,7 +44,12 @@ check: lint ## the fast gate: lint, types, import contracts, unit, contract and 
 	$(BIN)/pytest -q -m 'not corpus and not engine and not process and not aws' $(FAST_TESTS)
 
 test: lint ## everything: the gates of `check` and all tests, with real children and the real engine
-	$(BIN)/pytest
+	$(BIN)/pytest -m 'not deploy'
+
+# It says so when it did not run: nobody may take a deployment for tested that was not.
+test-deploy: $(STAMP) ## the deployment, on a real systemd booted in a container; needs root, systemd-container, debootstrap
+	@if $(BIN)/python -m tests.deploy.lab; then $(BIN)/pytest -m deploy tests/deploy; \
+		else echo "make test-deploy did not run: the deployment is NOT tested"; fi
 
 reference: $(STAMP) ## write docs/reference.md anew from the code
 	$(BIN)/python -m daemon.reference
