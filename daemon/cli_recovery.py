@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -21,12 +21,19 @@ from daemon.ledger_sqlite import SqliteLedger
 from daemon.recovery import Parked
 from daemon.recovery_sqlite import SqliteRecovery
 
+if TYPE_CHECKING:
+    from daemon.parked import Choice
+
 app = typer.Typer(add_completion=False)
 parked = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, retry or drop what waits for a person.")
 app.add_typer(parked, name="parked")
 
 Keys = Annotated[list[str] | None, typer.Argument(help="Ids as `parked list` shows them.", show_default=False)]
 OfCause = Annotated[str | None, typer.Option("--cause", help="Only those of this cause.")]
+OfProblem = Annotated[
+    str | None, typer.Option("--problem", help="Only those of this cause, signal, stage and engine, as listed.")
+]
+OlderThan = Annotated[str | None, typer.Option("--older-than", help="Only those parked for longer: 90s, 30m, 12h, 2d.")]
 OtherEngine = Annotated[
     bool, typer.Option("--other-engine", help="Only those that another engine than the installed one failed at.")
 ]
@@ -78,20 +85,24 @@ def list_parked(
     config: Config = None,
     state_dir: StateDir = None,
     cause: OfCause = None,
+    problem: OfProblem = None,
+    older_than: OlderThan = None,
     other_engine: OtherEngine = False,
     as_json: Json = False,
 ) -> None:
     """List what is parked, oldest first."""
     from daemon import parked as entries  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
-    now = SystemClock().now()
-    found = _chosen(config, state_dir, [], cause=cause, other_engine=other_engine)
-    rows = [entries.in_short(entry, now=now) for entry in found]
+    now, installed = SystemClock().now(), build()
+    choice = _choice(None, cause, problem, older_than, other_engine=other_engine)
+    rows = [entries.in_short(entry, now=now, build=installed) for entry in _chosen(config, state_dir, choice)]
     if as_json:
         for row in rows:
             say(json.dumps(row))
-    else:
-        print_rows(Console(), "parked", rows)
+        return
+    print_rows(Console(), "parked", rows)
+    if others := sum(row["other_engine"] is True for row in rows):
+        say(f"{others} of them failed in another engine than the installed one: `bulkhead parked retry --other-engine`")
 
 
 @parked.command()
@@ -104,13 +115,13 @@ def show(
     """Show one entry with its message; `bulkhead explain` tells its attempts."""
     from daemon import parked as entries  # noqa: PLC0415
 
-    (entry,) = _chosen(config, state_dir, [key])
-    told = entries.in_full(entry, now=SystemClock().now())
+    (entry,) = _chosen(config, state_dir, entries.Choice(keys=[key]))
+    told = entries.in_full(entry, now=SystemClock().now(), build=build())
     if as_json:
         say(json.dumps(told))
         return
     for name, value in told.items():
-        say(f"{name:12}{'' if value is None else value}")
+        say(f"{name:13}{'' if value is None else value}")
 
 
 @parked.command()
@@ -118,19 +129,20 @@ def retry(
     keys: Keys = None,
     config: Config = None,
     cause: OfCause = None,
+    problem: OfProblem = None,
+    older_than: OlderThan = None,
     other_engine: OtherEngine = False,
     as_json: Json = False,
 ) -> None:
     """Send parked documents back to the queue, each with one more reclaim in hand."""
     from daemon import parked as entries  # noqa: PLC0415
-    from daemon.recovery_wiring import opened_ledger, opened_queue  # noqa: PLC0415
+    from daemon.recovery_wiring import opened_hand  # noqa: PLC0415
 
-    _require_choice(keys, cause, other_engine=other_engine)
-    settings = settings_of(config)
-    with opened_ledger(settings) as ledger, opened_queue(settings, command="bulkhead parked retry") as queue:
-        recovery = SqliteRecovery(ledger)
-        found = entries.chosen(recovery, keys or [], cause=cause, not_of=build() if other_engine else None)
-        sent = entries.retry(found, recovery=recovery, queue=queue, clock=SystemClock())
+    choice = _required(_choice(keys, cause, problem, older_than, other_engine=other_engine))
+    clock = SystemClock()
+    with opened_hand(settings_of(config), command="bulkhead parked retry") as hand:
+        found = entries.chosen(hand.recovery, choice, now=clock.now())
+        sent = entries.retry(found, recovery=hand.recovery, checkpoints=hand.checkpoints, queue=hand.queue, clock=clock)
     _tell("retried", sent, as_json=as_json)
 
 
@@ -140,16 +152,18 @@ def drop(
     config: Config = None,
     state_dir: StateDir = None,
     cause: OfCause = None,
+    problem: OfProblem = None,
+    older_than: OlderThan = None,
     as_json: Json = False,
 ) -> None:
     """Forget the messages of parked documents; their history stays."""
     from daemon import parked as entries  # noqa: PLC0415
     from daemon.recovery_wiring import opened_ledger  # noqa: PLC0415
 
-    _require_choice(keys, cause, other_engine=False)
+    choice = _required(_choice(keys, cause, problem, older_than))
     with opened_ledger(settings_of(config, state_dir=state_dir)) as ledger:
         recovery = SqliteRecovery(ledger)
-        dropped = entries.drop(entries.chosen(recovery, keys or [], cause=cause), recovery=recovery)
+        dropped = entries.drop(entries.chosen(recovery, choice, now=SystemClock().now()), recovery=recovery)
     _tell("dropped", dropped, as_json=as_json)
 
 
@@ -161,34 +175,48 @@ def requeue(
 ) -> None:
     """Convert a document again, whatever became of it."""
     from daemon import parked as entries  # noqa: PLC0415
-    from daemon.recovery_wiring import opened_ledger, opened_queue  # noqa: PLC0415
+    from daemon.recovery_wiring import opened_hand  # noqa: PLC0415
 
-    settings = settings_of(config)
-    with opened_ledger(settings) as ledger, opened_queue(settings, command="bulkhead requeue") as queue:
-        recovery = SqliteRecovery(ledger)
-        sent = entries.requeue(document, ledger=ledger, recovery=recovery, queue=queue, clock=SystemClock())
+    with opened_hand(settings_of(config), command="bulkhead requeue") as hand:
+        sent = entries.requeue(
+            document,
+            ledger=hand.ledger,
+            recovery=hand.recovery,
+            checkpoints=hand.checkpoints,
+            queue=hand.queue,
+            clock=SystemClock(),
+        )
     _tell("requeued", [sent], as_json=as_json)
 
 
-def _chosen(
-    config: Path | None,
-    state_dir: Path | None,
-    keys: list[str],
+def _choice(
+    keys: list[str] | None,
+    cause: str | None,
+    problem: str | None,
+    older_than: str | None,
     *,
-    cause: str | None = None,
     other_engine: bool = False,
-) -> list[Parked]:
+) -> Choice:
+    from daemon.parked import Choice  # noqa: PLC0415
+
+    not_of = build() if other_engine else None
+    return Choice(keys=keys or [], cause=cause, problem=problem, older_than=older_than, not_of=not_of)
+
+
+def _required(choice: Choice) -> Choice:
+    """A command that changes something must be told which."""
+    if not choice:
+        raise typer.BadParameter("say which: ids, --cause, --problem, --older-than, or for a retry --other-engine")
+    return choice
+
+
+def _chosen(config: Path | None, state_dir: Path | None, choice: Choice) -> list[Parked]:
     from daemon.parked import chosen  # noqa: PLC0415
     from daemon.wiring import ledger_path  # noqa: PLC0415
 
     settings = settings_of(config, state_dir=state_dir)
     with closing(SqliteLedger.open_read_only(ledger_path(settings))) as ledger:
-        return chosen(SqliteRecovery(ledger), keys, cause=cause, not_of=build() if other_engine else None)
-
-
-def _require_choice(keys: list[str] | None, cause: str | None, *, other_engine: bool) -> None:
-    if not (keys or cause or other_engine):
-        raise typer.BadParameter("say which: ids, --cause, or for a retry --other-engine")
+        return chosen(SqliteRecovery(ledger), choice, now=SystemClock().now())
 
 
 def _tell(what: str, keys: list[str], *, as_json: bool) -> None:

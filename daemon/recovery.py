@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Protocol
 
 from daemon.model import Attempt, Cause, Document, Settled, Stage
@@ -46,6 +47,11 @@ class Parked:
     def fingerprint(self) -> tuple[str, ...]:
         """What makes two of them the same problem."""
         return (str(self.cause), self.signal or "", str(self.stage or ""), self.build)
+
+    @property
+    def problem(self) -> str:
+        """The fingerprint in eight digits, for a person to choose by."""
+        return sha256("\0".join(self.fingerprint).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

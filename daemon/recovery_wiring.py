@@ -71,12 +71,27 @@ def opened_ledger(settings: Settings) -> Iterator[SqliteLedger]:
         yield ledger
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hand:
+    """What a person's hand reaches: enough to send a document back."""
+
+    queue: Queue
+    ledger: SqliteLedger
+    recovery: SqliteRecovery
+    checkpoints: Checkpoints
+
+
 @contextmanager
-def opened_queue(settings: Settings, *, command: str) -> Iterator[Queue]:
-    """The queue to send to. Raises `OperatorError`."""
+def opened_hand(settings: Settings, *, command: str) -> Iterator[Hand]:
+    """The ledger of a daemon that has run here, and the queue to send to. Raises `OperatorError`."""
     settings.require("queue.url", command=command)
-    with closing(open_queue(settings)) as queue:
-        yield queue
+    with opened_ledger(settings) as ledger, closing(open_queue(settings)) as queue:
+        yield Hand(
+            queue=queue,
+            ledger=ledger,
+            recovery=SqliteRecovery(ledger),
+            checkpoints=open_checkpoints(settings.store, state_dir=settings.state_dir),
+        )
 
 
 def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]]:

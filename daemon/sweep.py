@@ -89,7 +89,6 @@ class Sweep:
         Raises `WorldError` when an edge does not answer, `OperatorError` when a queue is missing; what was done until
         then stays done.
         """
-        # First: pages that were lost once must not be found by the attempt that a reclaim leads to.
         self._clean_up()
         self._finish_retries()
         self._close_left_behind()
@@ -205,6 +204,8 @@ class Sweep:
         edges, document = self._edges, action.document
         if not self._note("reclaimed", document.id, action.key):
             return True
+        if action.attempt is not None:  # given up, so pages that were lost once must not be found again
+            edges.checkpoints.drop(document.id)
         number = edges.recovery.reclaim(document, key=action.key, attempt=action.attempt, now=edges.clock.now())
         if number is None:  # somebody was faster; the next sweep sees what came of it
             self.did[-1] = replace(self.did[-1], what="left", detail="it has just changed")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from daemon.errors import ConfigurationError, ResourceError
-from daemon.model import Cause, ResultStatus
-from daemon.parked import chosen, drop, in_full, requeue, retry
+from daemon.model import Cause, PageRecord, PageReport, PageState, ResultStatus
+from daemon.parked import Choice, chosen, drop, in_full, length_s, requeue, retry
 from daemon.queue import DeadLetter
 from daemon.story import explain, told
 from tests.fakes.edges import Countdown, DiedError
@@ -20,14 +21,50 @@ from tests.shell.test_sweep import GOOD, NOBODY, Swept, gone, spent
 
 def retry_all(swept: Swept, countdown: Countdown = NOBODY) -> list[str]:
     """`bulkhead parked retry` of everything."""
-    recovery, queue = countdown.around(swept.recovery, "recovery"), countdown.around(swept.world.queue, "queue")
-    return retry(swept.parked(), recovery=recovery, queue=queue, clock=swept.world.clock)
+    return retry(
+        swept.parked(),
+        recovery=countdown.around(swept.recovery, "recovery"),
+        checkpoints=countdown.around(swept.world.checkpoints, "checkpoints"),
+        queue=countdown.around(swept.world.queue, "queue"),
+        clock=swept.world.clock,
+    )
 
 
 def requeue_it(swept: Swept, wanted: str, countdown: Countdown = NOBODY) -> str:
     """`bulkhead requeue`."""
-    recovery, queue = countdown.around(swept.recovery, "recovery"), countdown.around(swept.world.queue, "queue")
-    return requeue(wanted, ledger=swept.world.ledger, recovery=recovery, queue=queue, clock=swept.world.clock)
+    return requeue(
+        wanted,
+        ledger=swept.world.ledger,
+        recovery=countdown.around(swept.recovery, "recovery"),
+        checkpoints=countdown.around(swept.world.checkpoints, "checkpoints"),
+        queue=countdown.around(swept.world.queue, "queue"),
+        clock=swept.world.clock,
+    )
+
+
+def keep_a_page(swept: Swept, document_id: str) -> None:
+    """A parent died between settling and forgetting."""
+    report = PageReport(page=1, state=PageState.FAILED, engine="fake")
+    swept.world.checkpoints.put(document_id, "f" * 64, PageRecord(page=1, report=report, blob=b"gap"))
+
+
+@pytest.mark.parametrize("hand", [retry_all, lambda swept: requeue_it(swept, "gone")], ids=["retry", "requeue"])
+def test_a_forced_retry_resumes_nothing(tmp_path: Path, hand: Callable[[Swept], object]) -> None:
+    """What was lost once must not be found by the attempt that a person asks for, without waiting for a sweep."""
+    swept = gone(tmp_path)
+    swept.sweep()
+    keep_a_page(swept, "gone")
+    hand(swept)
+    assert list(swept.world.checkpoints.documents()) == []
+
+
+def test_a_requeue_takes_no_page_from_one_that_runs(tmp_path: Path) -> None:
+    """One more message for a document that has not ended; whoever works on it goes on from its pages."""
+    swept = Swept(tmp_path, GOOD)
+    swept.daemon(Countdown(3, DiedError, after=True))
+    keep_a_page(swept, "good")
+    requeue_it(swept, "good")
+    assert list(swept.world.checkpoints.documents()) == ["good"]
 
 
 def test_a_retry_is_one_more_round(tmp_path: Path) -> None:
@@ -105,19 +142,39 @@ def test_choosing(tmp_path: Path) -> None:
     letter = DeadLetter(body=json.dumps(own("b")), cause=Cause.ENCRYPTED, detail="why", document_id="b", attempts=1)
     swept.world.queue.dead_letter(letter)
     swept.sweep()
-    recovery = swept.recovery
-    assert [each.key for each in chosen(recovery, [])] == ["b", "gone"]
-    assert [each.key for each in chosen(recovery, ["gone"])] == ["gone"]
-    assert [each.key for each in chosen(recovery, [], cause="encrypted")] == ["b"]
-    assert chosen(recovery, ["gone"], cause="encrypted") == []
-    assert chosen(recovery, [], not_of="build 1") == []
-    assert len(chosen(recovery, [], not_of="build 2")) == 2
+
+    def keys(**choice: Any) -> list[str]:
+        return [each.key for each in chosen(swept.recovery, Choice(**choice), now=swept.world.clock.now())]
+
+    gone_one, locked = swept.parked()[1], swept.parked()[0]
+    assert keys() == ["b", "gone"]
+    assert keys(keys=["gone"]) == ["gone"]
+    assert keys(cause="encrypted") == ["b"]
+    assert keys(keys=["gone"], cause="encrypted") == []
+    assert keys(problem=locked.problem) == ["b"]
+    assert keys(problem=gone_one.problem[:3]) == ["gone"]
+    assert keys(not_of="build 1") == []
+    assert keys(not_of="build 2") == ["b", "gone"]
+    swept.world.clock.advance(172_000)
+    assert keys(older_than="2d") == []
+    swept.world.clock.advance(801)
+    assert keys(older_than="2d", cause="encrypted") == ["b"]
+    assert not Choice()
+    assert Choice(older_than="0s")
     with pytest.raises(ResourceError, match="cannot find x: not parked"):
-        chosen(recovery, ["gone", "x"])
+        keys(keys=["gone", "x"])
     with pytest.raises(ConfigurationError, match="'crash' is none"):
-        chosen(recovery, [], cause="crash")
+        keys(cause="crash")
+    with pytest.raises(ConfigurationError, match="'2 days' as a length of time: write 90s"):
+        keys(older_than="2 days")
     with pytest.raises(ResourceError, match="cannot requeue x: the ledger knows no document"):
         requeue_it(swept, "x")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("12h", 43_200), ("2d", 172_800)])
+def test_lengths_of_time(text: str, seconds: float) -> None:
+    """As people write them."""
+    assert length_s(text) == seconds
 
 
 def test_the_story_of_a_parked_document(tmp_path: Path) -> None:
@@ -136,8 +193,9 @@ def test_dropping_keeps_the_history(tmp_path: Path) -> None:
     """The message is gone for good; what happened can still be explained."""
     swept = gone(tmp_path)
     swept.sweep()
-    (entry,) = chosen(swept.recovery, [], cause="source_missing")
-    told = in_full(entry, now=swept.world.clock.now())
+    (entry,) = chosen(swept.recovery, Choice(cause="source_missing"), now=swept.world.clock.now())
+    told = in_full(entry, now=swept.world.clock.now(), build="build 2")
+    assert (told["problem"], told["other_engine"]) == (entry.problem, True)
     assert (told["body"], told["uri"]) == (json.dumps(own("gone") | {"etag": "1"}), "s3://bucket/gone.pdf")
     assert drop([entry], recovery=swept.recovery) == ["gone"]
     swept.sweep()

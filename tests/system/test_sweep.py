@@ -106,6 +106,26 @@ def test_parked_and_back(aws: Emulated, tmp_path: Path) -> None:
     assert bulkhead(aws, state, "parked", "list", "--json").stdout == ""
 
 
+def test_what_an_upgrade_may_have_cured(aws: Emulated, tmp_path: Path) -> None:
+    """After an upgrade the list says how many failed in another engine, and a retry can take just these."""
+    state = tmp_path / "state"
+    given_up(aws, state, old=Cause.ENCRYPTED, new=Cause.ENCRYPTED)
+    assert bulkhead(aws, state, "sweep").returncode == ExitStatus.DONE
+    assert "another engine" not in bulkhead(aws, state, "parked", "list").stdout
+    ledger = SqliteLedger.open(state / "ledger.db")
+    with ledger.file.write() as db:  # as a sweep of the release before would have written it
+        db.execute("UPDATE parked SET build = 'bulkheadd 0.0.9, pymupdf 1.9' WHERE key = 'old'")
+    ledger.close()
+    listed = [json.loads(line) for line in bulkhead(aws, state, "parked", "list", "--json").stdout.splitlines()]
+    assert {row["key"]: row["other_engine"] for row in listed} == {"old": True, "new": False}
+    assert len({row["problem"] for row in listed}) == 2, "another engine is another problem"
+    assert "1 of them failed in another engine" in bulkhead(aws, state, "parked", "list").stdout
+    assert bulkhead(aws, state, "parked", "list", "--json", "--older-than", "1d").stdout == ""
+    assert bulkhead(aws, state, "parked", "retry", "--other-engine").stdout == "retried old\n"
+    (message,) = aws.sqs.receive_message(QueueUrl=aws.queue_url, MaxNumberOfMessages=10)["Messages"]
+    assert json.loads(message["Body"])["id"] == "old"
+
+
 def test_an_audit(aws: Emulated, tmp_path: Path) -> None:
     """Status 0 and silence when all agree; 1 and a line for each finding otherwise."""
     state = tmp_path / "state"
