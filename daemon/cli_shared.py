@@ -27,6 +27,9 @@ StateDir = Annotated[
     typer.Option("--state-dir", help="Where the ledger lies, for instance OUT/.bulkhead after a convert."),
 ]
 
+#: Wider than any row of ours, but for a URI that then goes on in the next line.
+_PIPE_COLUMNS = 400
+
 
 def say(text: str) -> None:
     """One line on stdout."""
@@ -47,7 +50,11 @@ def print_rows(console: Console, title: str, rows: list[dict[str, object]]) -> N
     if not rows:
         console.print(f"{title}: none")
         return
-    table = Table(*rows[0], title=title, box=box.SIMPLE)
+    if not console.is_terminal:  # a pipe has no width, and what is cut cannot be pasted into the next command
+        console.width = _PIPE_COLUMNS
+    table = Table(title=title, box=box.SIMPLE)
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     console.print(table)
