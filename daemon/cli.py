@@ -5,6 +5,7 @@ Shell. `--json` prints one JSON object per line on stdout and nothing else; logs
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from daemon.clock import SystemClock
 from daemon.errors import BulkheadError, ConfigurationError, ExitStatus, OperatorError
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Options
+from daemon.notify import Service
 from daemon.recovery_sqlite import SqliteRecovery
 
 app = typer.Typer(
@@ -73,16 +75,20 @@ def run(config: Config = None) -> None:
     """
     from daemon import run as daemon_run  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
 
-    settings = settings_of(config)
-    try:
-        daemon_run.run(settings)
-    except BulkheadError as error:
-        structlog.get_logger().error("daemon.refused", message=str(error))
-        raise
-    except Exception:
-        # A bug ends the daemon, and systemd starts it again; this is its last word.
-        structlog.get_logger().exception("daemon.crashed")
-        raise
+    service = Service.from_environment()
+    # A watchdog's SIGABRT, and a crash, leave the place of every thread in the journal.
+    faulthandler.enable()
+    with service.hearing_the_end():
+        settings = settings_of(config)
+        try:
+            daemon_run.run(settings, service=service)
+        except BulkheadError as error:
+            structlog.get_logger().error("daemon.refused", message=str(error))
+            raise
+        except Exception:
+            # A bug ends the daemon, and systemd starts it again; this is its last word.
+            structlog.get_logger().exception("daemon.crashed")
+            raise
 
 
 @app.command()

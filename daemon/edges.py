@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -20,6 +20,7 @@ from daemon.fetch import Fetched
 from daemon.heartbeat import Heartbeat
 from daemon.ledger import Ledger
 from daemon.model import Document, PageRecord
+from daemon.pulse import Pulse
 from daemon.queue import Queue
 from daemon.store import Store
 
@@ -69,6 +70,8 @@ class Edges:
     scratch: Path | None = None
     #: Handed to each child; see `failpoints.parse`.
     child_failpoints: str = ""
+    #: Where the parent's threads say that they make progress.
+    pulse: Pulse = field(default_factory=Pulse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,8 @@ WarningEvent = Literal[
     "zygote.died",
     #: An alert could not be delivered; the log has it.
     "alert.dropped",
+    #: systemd did not take what we told it; told again at the next turn.
+    "notify.failed",
     #: A setting is allowed and looks like a mistake.
     "settings.finding",
 ]
@@ -111,6 +113,8 @@ ErrorEvent = Literal[
     "daemon.refused",
     #: A bug: an exception that nobody expected ended the daemon.
     "daemon.crashed",
+    #: A thread that must make progress does not; systemd is told nothing more, and restarts the daemon.
+    "daemon.stuck",
     #: The daemon left although slots had not given their messages back; the messages return by themselves.
     "daemon.left_work",
     #: A slot met a bug; the message is released and the slot lives on.

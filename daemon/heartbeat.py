@@ -7,6 +7,7 @@ work on it is stopped and nothing is published.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -17,6 +18,7 @@ from daemon.clock import Clock
 from daemon.errors import LeaseLostError
 from daemon.ledger import Ledger
 from daemon.model import Attempt, KillReason, Message
+from daemon.pulse import BEAT_S, Beating, Pulse
 from daemon.queue import Queue
 
 log = structlog.get_logger()
@@ -42,12 +44,22 @@ class InHand:
 class Heartbeat:
     """Extends everything in hand, every `interval_s`."""
 
-    def __init__(self, *, queue: Queue, ledger: Ledger, clock: Clock, visibility_s: float, interval_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        queue: Queue,
+        ledger: Ledger,
+        clock: Clock,
+        visibility_s: float,
+        interval_s: float,
+        pulse: Pulse | None = None,
+    ) -> None:
         self._queue = queue
         self._ledger = ledger
         self._clock = clock
         self._visibility_s = visibility_s
         self._interval_s = interval_s
+        self._pulse = pulse or Pulse(clock)
         self._lock = threading.Lock()
         self._in_hand: set[InHand] = set()
         self._stop = threading.Event()
@@ -74,14 +86,21 @@ class Heartbeat:
             self._thread.join(timeout=1.0)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
-            self.beat()
+        steps = math.ceil(self._interval_s / BEAT_S)
+        step = 0
+        while not self._stop.wait(self._interval_s / steps):
+            self._pulse.beat(Beating.HEARTBEAT)
+            step = (step + 1) % steps
+            if step == 0:
+                self.beat()
+        self._pulse.rest(Beating.HEARTBEAT)
 
     def beat(self) -> None:
         """One round over everything in hand."""
         with self._lock:
             in_hand = tuple(self._in_hand)
         for held in in_hand:
+            self._pulse.beat(Beating.HEARTBEAT)
             self._extend(held)
 
     def _extend(self, held: InHand) -> None:

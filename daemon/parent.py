@@ -25,6 +25,8 @@ from daemon.errors import BulkheadError, LeaseLostError, OperatorError, WorldErr
 from daemon.events import ErrorEvent
 from daemon.heartbeat import InHand
 from daemon.model import Cause, KillReason, Message
+from daemon.pulse import BEAT_S, Beating
+from daemon.standing import Phase, Standing
 
 log = structlog.get_logger()
 
@@ -105,6 +107,8 @@ class Parent:
         self._paused_until = 0.0
         self._leave_deadline: float | None = None
         self._killed = False
+        #: What the loop did when it last came round; any thread may read it.
+        self.standing = Standing(phase=Phase.RECEIVING)
 
     def request_stop(self, *, at_once: bool = False) -> None:
         """Ask the loop to leave; safe to call from a signal handler and from any thread."""
@@ -119,12 +123,16 @@ class Parent:
         log.info("daemon.ready", workers=self._workers)
         while not self._done():
             self._ask_for_messages()
+            self.standing = self._look()
+            self._edges.pulse.beat(Beating.LOOP)
+            patience_s = self._patience_s()
             try:
-                event = self._inbox.get(timeout=self._patience_s())
+                event = self._inbox.get(timeout=BEAT_S if patience_s is None else min(patience_s, BEAT_S))
             except stdlib_queue.Empty:
                 self._on_silence()
                 continue
             self._on(event)
+        self._edges.pulse.rest(Beating.LOOP)
         self._edges.heartbeat.stop()
         if self._in_flight:
             log.error("daemon.left_work", messages=len(self._in_flight))
@@ -152,6 +160,16 @@ class Parent:
         if now < self._paused_until:
             return self._paused_until - now
         return None
+
+    def _look(self) -> Standing:
+        phase, detail = Phase.RECEIVING, ""
+        if self._leave_deadline is not None:
+            phase = Phase.DRAINING
+        elif self._clock.monotonic() < self._paused_until:
+            phase, detail = Phase.PAUSED, str(self._paused_for)
+        received = [held.message.received_monotonic_s for held in self._in_flight]
+        oldest_s = min(received, default=None)
+        return Standing(phase=phase, in_hand=len(received), oldest_received_s=oldest_s, detail=detail)
 
     def _on_silence(self) -> None:
         if self._leave_deadline is not None and not self._killed and self._clock.monotonic() >= self._leave_deadline:
@@ -213,7 +231,9 @@ class Parent:
 
     def _receive_loop(self) -> None:
         while True:
+            self._edges.pulse.rest(Beating.RECEIVER)
             limit = self._to_receive.get()
+            self._edges.pulse.beat(Beating.RECEIVER)
             try:
                 messages = self._edges.queue.receive(limit, stop=self._stop_receiving)
             except Exception as error:  # noqa: BLE001 - this thread ending, nothing would ever be received again

@@ -15,18 +15,29 @@ import structlog
 
 from daemon import __version__, alerts
 from daemon.config import Settings
-from daemon.parent import Parent
+from daemon.notify import Bounds, Service
+from daemon.parent import LAST_WORDS_S, Parent
 from daemon.store import open_store
 from daemon.wiring import Parts, assembled, open_queue
 
 log = structlog.get_logger()
 
 
-def run(settings: Settings, *, parts: Parts | None = None) -> None:
-    """Be the daemon until told to stop. Raises `OperatorError` for a refused start."""
+#: Beside the calls that are bounded by settings: files, locks, a store's probe, an alert on its way.
+_SLACK_S = 60.0
+
+
+def run(settings: Settings, *, parts: Parts | None = None, service: Service | None = None) -> None:
+    """Be the daemon until told to stop. Raises `OperatorError` for a refused start.
+
+    `service` is told how it goes; the default tells nobody.
+    """
     settings.require("queue.url", "queue.dead_letter_url", "store.url", command="bulkhead run")
+    service = service or Service()
     log.info("daemon.started", version=__version__, queue=settings.queue.url, store=settings.store.url)
     with ExitStack() as stack:
+        service.start(_bounds(settings))
+        stack.callback(service.close)
         alerts.configure(settings.sentry)
         stack.callback(alerts.flush)
         queue = open_queue(settings)
@@ -35,10 +46,22 @@ def run(settings: Settings, *, parts: Parts | None = None) -> None:
             log.error("queue.finding", detail=finding)
         store = open_store(settings.store)
         store.check()
-        running = stack.enter_context(assembled(settings, queue=queue, store=store, parts=parts))
+        running = stack.enter_context(assembled(settings, queue=queue, store=store, parts=parts, pulse=service.pulse))
         stack.enter_context(_signals(running.parent))
+        service.ready(lambda: running.parent.standing)
         running.parent.run()
     log.info("daemon.stopped")
+
+
+def _bounds(settings: Settings) -> Bounds:
+    """What systemd may wait for: each step of the start and of the end has a limit of its own."""
+    call_s = settings.queue.retry_for_s
+    return Bounds(
+        start_s=3 * call_s + 2 * settings.child.start_timeout_s + settings.child.document_timeout_s + _SLACK_S,
+        stop_s=settings.drain_s + LAST_WORDS_S + _SLACK_S,
+        heartbeat_s=call_s + _SLACK_S,
+        receive_s=settings.queue.wait_s + call_s + _SLACK_S,
+    )
 
 
 @contextmanager

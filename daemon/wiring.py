@@ -30,6 +30,7 @@ from daemon.ledger_sqlite import SqliteLedger
 from daemon.lock import instance_lock
 from daemon.model import Holder, Message
 from daemon.parent import Parent
+from daemon.pulse import Pulse
 from daemon.queue import Queue
 from daemon.sizing import Sizing, size
 from daemon.sqs import SqsQueue
@@ -90,6 +91,7 @@ def assembled(
     queue: Queue,
     store: Store,
     parts: Parts | None = None,
+    pulse: Pulse | None = None,
     on_ended: Callable[[DocumentEnded], None] = lambda _: None,
     on_released: Callable[[Message, WorldError], None] = lambda _message, _error: None,
 ) -> Iterator[Running]:
@@ -99,6 +101,7 @@ def assembled(
     """
     parts = parts or Parts()
     clock = parts.clock
+    pulse = pulse or Pulse(clock)
     with ExitStack() as stack:
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         stack.enter_context(instance_lock(settings.state_dir / "instance.lock"))
@@ -128,6 +131,7 @@ def assembled(
             clock=clock,
             visibility_s=settings.queue.visibility_s,
             interval_s=settings.queue.heartbeat_s,
+            pulse=pulse,
         )
         edges = Edges(
             queue=queue,
@@ -144,6 +148,7 @@ def assembled(
             clock=clock,
             failpoint=failpoint(settings),
             child_failpoints=settings.failpoints if settings.allow_failpoints else "",
+            pulse=pulse,
         )
         yield Running(
             parent=Parent(
