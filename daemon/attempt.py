@@ -31,7 +31,7 @@ from daemon.ending import Ending
 from daemon.errors import DocumentError, EngineError, LeaseLostError, OperatorError, WorldError
 from daemon.fetch import Fetched
 from daemon.heartbeat import InHand
-from daemon.kept_pages import KeptPages
+from daemon.kept_pages import KeptPages, forget
 from daemon.model import (
     Attempt,
     Cause,
@@ -43,6 +43,7 @@ from daemon.model import (
     Plan,
     Settled,
 )
+from daemon.suspicion import TROUBLE
 
 log = structlog.get_logger()
 
@@ -102,6 +103,8 @@ class Work:
         self.outcomes: list[Outcome] = []
         #: Failures of earlier attempts that count; once the bytes are here, only those of the same bytes.
         self.carried = carried_over(history)
+        #: Canaries that this host had begun at the last trouble of a child; None without trouble.
+        self.trouble: int | None = None
         self.fetched: Fetched | None = None
         self.conversion: Conversion | None = None
         self.pages = KeptPages(edges.checkpoints, document.id, scratch=edges.scratch)
@@ -114,12 +117,11 @@ class Work:
         try:
             self._failpoint("parent.after_mark")
             settled = self.ending.adopt_left_behind(self.history) or self._decide_and_do(holder)
-        except WorldError as error:
-            self._give_back(error)
-            raise
-        except (OperatorError, OSError) as error:
-            outage = outage_of(error)
+        except (WorldError, OperatorError, OSError) as error:
+            outage = self._outage(error)
             self._give_back(outage)
+            if outage is error:
+                raise
             raise outage from error
         finally:
             self.held.attempt = None
@@ -128,6 +130,8 @@ class Work:
                 self.pages.close()
             if self.fetched is not None:
                 self.fetched.file.close()
+        if self.trouble is None and self.conversion is not None:
+            self.edges.trust.saw_clean()
         self.ending.tell(settled, self.outcomes, self.fetched)
         self._failpoint("parent.after_settle")
         return DocumentEnded(document=self.document, settled=settled, outcomes=tuple(self.outcomes))
@@ -150,6 +154,7 @@ class Work:
         while isinstance(step, Convert):
             self._convert(step.plan, started)
             step = self._next()
+            self._answer_for_host(step)
         if isinstance(step, Complete):
             assert self.conversion is not None, "only a conversion is complete"
             outcomes = (*self.carried, *self.outcomes)
@@ -226,6 +231,28 @@ class Work:
         self.outcomes.append(outcome)
         if outcome.cause is not Cause.LEASE_LOST:
             self.edges.ledger.record_outcome(self.attempt, outcome)
+        if outcome.cause in TROUBLE:
+            self.trouble = self.edges.trust.saw_trouble(self.document.id)
+
+    def _answer_for_host(self, step: Step) -> None:
+        """Before a child's trouble is held against the document for good, the host proves that it is not its own."""
+        trust = self.edges.trust
+        if self.trouble is None or not (trust.owes_canary or isinstance(step, Complete | DeadLetter)):
+            return
+        try:
+            trust.answer(self.trouble, self.held.switch)
+        except WorldError:
+            self._raise_if_stopped()
+            raise
+
+    def _outage(self, error: WorldError | OperatorError | OSError) -> WorldError:
+        """What `error` is to this document; on a host that is suspended, its trouble is the host's."""
+        trust, stopped = self.edges.trust, self.held.switch.reason is not None
+        if isinstance(error, EngineError) and not stopped:
+            trust.engine_failed(str(error))
+        outage = error if isinstance(error, WorldError) else outage_of(error)
+        blame = self.trouble is not None and trust.suspended and not isinstance(outage, LeaseLostError)
+        return NotNowError(Cause.POISON_HOST, outage.detail) if blame else outage
 
     def _raise_if_stopped(self) -> None:
         match self.held.switch.reason:
@@ -248,3 +275,5 @@ class Work:
             self.edges.ledger.end_attempt(self.attempt, now=self.edges.clock.now())
         except WorldError as again:
             log.warning("attempt.left_open", cause=str(again.cause), detail=again.detail)
+        if error.cause is Cause.POISON_HOST:  # pages after a crash were made with less of the engine
+            forget(self.edges.checkpoints, self.document.id)

@@ -78,6 +78,8 @@ class Cause(StrEnum):
     DRAINED = "drained"
     #: The process that forks children went away under this child.
     ZYGOTE_DIED = "zygote_died"
+    #: Children died here, and so did the canary's: the host is at fault, and no failure of this attempt is believed.
+    POISON_HOST = "poison_host"
 
 
 #: Causes that a retry can never cure while the bytes stay as they are.
@@ -104,6 +106,7 @@ WORLD_CAUSES = frozenset(
         Cause.LEASE_LOST,
         Cause.DRAINED,
         Cause.ZYGOTE_DIED,
+        Cause.POISON_HOST,
     }
 )
 

@@ -184,10 +184,13 @@ def _ledger(config: Path | None, state_dir: Path | None) -> SqliteLedger:
 def status(config: Config = None, state_dir: StateDir = None, as_json: Json = False) -> None:
     """Show what runs and what ended last."""
     from daemon import story  # noqa: PLC0415
+    from daemon.suspended import suspension  # noqa: PLC0415
+    from daemon.wiring import ledger_path  # noqa: PLC0415
 
-    ledger = _ledger(config, state_dir)
+    settings = settings_of(config, state_dir=state_dir)
+    ledger, at = SqliteLedger.open_read_only(ledger_path(settings)), SystemClock().now()
     try:
-        now = story.status(ledger, now=SystemClock().now())
+        now = story.status(ledger, now=at, suspended=suspension(settings.state_dir, now=at))
     finally:
         ledger.close()
     if as_json:
@@ -202,6 +205,8 @@ def status(config: Config = None, state_dir: StateDir = None, as_json: Json = Fa
         rows = now[title]
         assert isinstance(rows, list), "status gives lists"
         print_rows(console, title, [{column: row[column] for column in columns} for row in rows])
+    if isinstance(reason := now["suspended"], dict):
+        console.print(f"SUSPENDED since {reason['since']}, pid {reason['pid']}: {reason['detail']}", markup=False)
     documents = now["documents"]
     assert isinstance(documents, dict), "status gives counts"
     console.print(", ".join(f"{number} {state}" for state, number in documents.items()) or "no documents yet")

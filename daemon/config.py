@@ -159,6 +159,21 @@ class RetrySettings(Section):
     """How long a released message stays hidden after the first world's failure; doubled each time, up to 15 min."""
 
 
+class HostSettings(Section):
+    """When this host stops blaming its documents."""
+
+    canary: bool = True
+    """Convert a canary before a document is held to account for dying children; off: documents are always to blame."""
+    suspect_after: Annotated[int, Field(ge=1, le=1_000)] = 3
+    """So many different documents in trouble, with no clean one between, ask for the canary at once."""
+    canary_timeout_s: Seconds = 60.0
+    """Deadline of one canary; it takes about two seconds."""
+    canary_pause_s: Seconds = 5.0
+    """Pause after the second failed canary, then doubled each time; the second one comes at once, in a fresh zygote."""
+    longest_canary_pause_s: Seconds = 300.0
+    """The pause never grows beyond this."""
+
+
 class SentrySettings(Section):
     """Alerts; off without a DSN."""
 
@@ -199,6 +214,7 @@ class Settings(Section):
     child: ChildSettings = ChildSettings()
     engine: EngineSettings = EngineSettings()
     retry: RetrySettings = RetrySettings()
+    host: HostSettings = HostSettings()
     sentry: SentrySettings = SentrySettings()
     log: LogSettings = LogSettings()
 

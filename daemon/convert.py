@@ -23,7 +23,7 @@ from types import FrameType
 from daemon.attempt import DocumentEnded
 from daemon.clock import SystemClock
 from daemon.config import Settings
-from daemon.errors import ConfigurationError, WorldError
+from daemon.errors import ConfigurationError, EngineError, WorldError
 from daemon.intake import read
 from daemon.ledger import Ledger
 from daemon.ledger_sqlite import SqliteLedger
@@ -192,6 +192,8 @@ class _Run:
         self._lines: dict[str, Line] = {}
         self._told = 0
         self._unheard: OSError | None = None
+        #: Why this host cannot convert anything.
+        self._poisoned: str | None = None
         self._running: Running | None = None
 
     def finished(self) -> bool:
@@ -230,7 +232,12 @@ class _Run:
         store = open_store(self._settings.store)
         with (
             assembled(
-                self._settings, queue=queue, store=store, on_ended=self._ended, on_released=self._released
+                self._settings,
+                queue=queue,
+                store=store,
+                on_ended=self._ended,
+                on_released=self._released,
+                on_poisoned=self._give_up,
             ) as running,
             _interruptible(running),
         ):
@@ -239,6 +246,14 @@ class _Run:
             running.parent.run()
         if self._unheard is not None:
             raise self._unheard
+        if self._poisoned is not None:
+            raise EngineError(f"cannot go on: {self._poisoned}. `bulkhead doctor` tries the same; then run again.")
+
+    def _give_up(self, detail: str) -> None:
+        """Nobody waits hours for this host to recover while a command runs; what has ended is kept."""
+        self._poisoned = detail
+        if self._running is not None:
+            self._running.parent.request_stop(at_once=True)
 
     def _ended(self, ended: DocumentEnded) -> None:
         entry = self._by_id[ended.document.id]

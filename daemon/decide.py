@@ -84,6 +84,7 @@ _ANSWERS: Mapping[Cause, _Answer] = {
     Cause.LEASE_LOST: _Answer.RELEASE,
     Cause.DRAINED: _Answer.RELEASE,
     Cause.ZYGOTE_DIED: _Answer.RELEASE,
+    Cause.POISON_HOST: _Answer.RELEASE,
 }
 
 
@@ -177,7 +178,8 @@ def carried_over(history: Sequence[Attempt], *, fingerprint: str | None = None) 
     """Failures of earlier attempts that were the document's own doing; a new attempt goes on from there.
 
     Without this, a document that crashes its child and whose parent then dies would be given its
-    first rung again and again. What went well, or was the world's fault, is simply done again.
+    first rung again and again. What went well, or was the world's fault, is simply done again; of an attempt on a
+    host that could not convert its canary either, nothing is believed.
 
     With the `fingerprint` of what was fetched: only failures of the same bytes, options and engine, and those that
     speak of no bytes. A document that was replaced, or an engine that was, begins at the first rung.
@@ -185,6 +187,7 @@ def carried_over(history: Sequence[Attempt], *, fingerprint: str | None = None) 
     return tuple(
         outcome
         for attempt in history
+        if attempt.last_cause is not Cause.POISON_HOST
         for outcome in attempt.outcomes
         if outcome.cause not in WORLD_CAUSES
         and outcome.cause not in {Cause.CONVERTED, Cause.SLICED}

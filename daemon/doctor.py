@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from daemon.canary import CANARY_TEXT, canary_pdf
-from daemon.children import ChildJob, Children, Deadlines, KillSwitch
+from daemon.children import Children
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.errors import BulkheadError, EngineError, ExitStatus, OperatorError
 from daemon.ledger_sqlite import SqliteLedger
-from daemon.model import Cause, MediaType, Plan
+from daemon.proof import convert_canary
 from daemon.store import open_store
 from daemon.wiring import failpoint, ledger_path, open_queue, sizing_of
 
@@ -118,31 +117,13 @@ def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:
     try:
         manifest = children.start()
         yield Verdict.GOOD, "declared: " + ", ".join(f"{name}={value}" for name, value in sorted(manifest.items()))
-        began = clock.monotonic()
-        job = ChildJob(document_id="canary", attempt=1, child=1, plan=Plan(), media_type=MediaType.PDF)
-        with tempfile.TemporaryFile() as document:
-            document.write(canary_pdf())
-            document.seek(0)
-            result = children.run(
-                job,
-                document,
-                finished=None,
-                deadlines=Deadlines(
-                    started=began, base_s=settings.child.start_timeout_s, per_page_s=0.0, longest_s=0.0
-                ),
-                switch=KillSwitch(),
-                on_page=lambda _record, _pages: None,
-            )
+        proof = convert_canary(children, clock=clock, timeout_s=settings.host.canary_timeout_s)
     finally:
         children.stop()
         scratch.cleanup()
-    if result.outcome.cause is not Cause.CONVERTED or result.conversion is None:
-        message = f"cannot convert the canary: {result.outcome.detail}"
-        raise EngineError(message)
-    if CANARY_TEXT not in result.conversion.artefacts["document.md"].decode():
-        message = "cannot convert the canary: its words did not come back; the engine on this host reads wrong"
-        raise EngineError(message)
-    yield Verdict.GOOD, f"the canary converted in a child of its own in {clock.monotonic() - began:.2f} s"
+    if not proof.passed:
+        raise EngineError(proof.detail)
+    yield Verdict.GOOD, f"{proof.detail}, in a child of its own"
 
 
 def _queue(settings: Settings) -> Iterator[tuple[Verdict, str]]:

@@ -23,6 +23,7 @@ from daemon.model import Document, PageRecord
 from daemon.pulse import Pulse
 from daemon.queue import Queue
 from daemon.store import Store
+from daemon.trust import Trust
 
 
 class Source(Protocol):
@@ -72,6 +73,8 @@ class Edges:
     child_failpoints: str = ""
     #: Where the parent's threads say that they make progress.
     pulse: Pulse = field(default_factory=Pulse)
+    #: Whether documents or this host are to blame.
+    trust: Trust = field(default_factory=Trust)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

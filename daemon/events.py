@@ -59,6 +59,10 @@ InfoEvent = Literal[
     "attempt.adopted",
     #: A dead letter that is settled, parked or overtaken was removed; `reason` says which.
     "dead_letter.discarded",
+    #: Documents were in trouble here, and the canary converts: they are to blame, and the host is not.
+    "host.proved",
+    #: The canary converts again; receiving goes on.
+    "host.trusted",
     #: A failpoint fired on purpose.
     "failpoint.fired",
 ]
@@ -98,6 +102,14 @@ WarningEvent = Literal[
     "page.degraded",
     #: Asked for more than this host has; what was asked and what is given.
     "sizing.clamped",
+    #: Documents' children died here, and the canary's too: all is given back, nothing is received until one converts.
+    "host.suspended",
+    #: Another canary of a suspended host has failed; the next one comes after a longer pause.
+    "host.canary_failed",
+    #: Whether the host is at fault could not be found out: told to stop, or no room on a disk; tried again.
+    "host.not_proved",
+    #: The note for `bulkhead status` could not be written; all else goes on.
+    "host.not_noted",
     #: The zygote ended while it was needed; its children's documents are released and it is started again.
     "zygote.died",
     #: An alert could not be delivered; the log has it.
@@ -135,6 +147,8 @@ ErrorEvent = Literal[
     "document.parked",
     #: Ledger, store and queues do not agree; fields count the findings by check.
     "audit.failed",
+    #: This host cannot convert its canary, not with a fresh engine either; it receives nothing until it can.
+    "host.poisoned",
     #: A disk is full.
     "disk.filled",
 ]

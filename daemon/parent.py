@@ -11,7 +11,6 @@ from __future__ import annotations
 import queue as stdlib_queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import structlog
 
@@ -24,7 +23,9 @@ from daemon.edges import Edges
 from daemon.errors import BulkheadError, LeaseLostError, OperatorError, WorldError
 from daemon.events import ErrorEvent
 from daemon.heartbeat import InHand
+from daemon.inbox import CanaryEnded, Event, HostSuspended, Received, SlotFreed, StopAsked
 from daemon.model import Cause, KillReason, Message
+from daemon.prover import Prover
 from daemon.pulse import BEAT_S, Beating
 from daemon.standing import Phase, Standing
 
@@ -42,35 +43,6 @@ _PAUSING: Mapping[Cause, ErrorEvent] = {
     Cause.STORE_UNAVAILABLE: "store.unavailable",
     Cause.QUEUE_UNAVAILABLE: "queue.unavailable",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """The receiver's answer to one request; empty when nothing came."""
-
-    messages: tuple[Message, ...] = ()
-    #: Why the queue did not answer.
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotFreed:
-    """A slot is done with its message, one way or the other."""
-
-    held: InHand
-    #: Set when the world failed; the message was given back, or will come back by itself.
-    cause: Cause | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopAsked:
-    """Somebody wants us to leave; `at_once` does not wait for what is in flight."""
-
-    at_once: bool
-
-
-Event = Received | SlotFreed | StopAsked
 
 
 class Parent:
@@ -98,6 +70,12 @@ class Parent:
         self._inbox: stdlib_queue.SimpleQueue[Event] = stdlib_queue.SimpleQueue()
         self._to_receive: stdlib_queue.SimpleQueue[int] = stdlib_queue.SimpleQueue()
         self._to_slots: stdlib_queue.SimpleQueue[InHand] = stdlib_queue.SimpleQueue()
+        self._prover = Prover(
+            edges.trust,
+            clock=edges.clock,
+            new_switch=new_switch,
+            on_ended=lambda: self._inbox.put(CanaryEnded()),
+        )
         self._stop_receiving = threading.Event()
         self._workers = workers
         self._in_flight: set[InHand] = set()
@@ -120,6 +98,8 @@ class Parent:
         threading.Thread(target=self._receive_loop, name="receiver", daemon=True).start()
         for number in range(1, self._workers + 1):
             threading.Thread(target=self._slot_loop, name=f"slot-{number}", daemon=True).start()
+        self._edges.trust.listen(lambda: self._inbox.put(HostSuspended()))
+        self._prover.start()
         log.info("daemon.ready", workers=self._workers)
         while not self._done():
             self._ask_for_messages()
@@ -142,10 +122,15 @@ class Parent:
     def _done(self) -> bool:
         if self._leave_deadline is None:
             return False
-        idle = not self._in_flight and not self._receiving
+        idle = not self._in_flight and not self._receiving and not self._prover.running
         return idle or (self._killed and self._clock.monotonic() >= self._leave_deadline)
 
     def _ask_for_messages(self) -> None:
+        if self._edges.trust.suspended:
+            # Its engine is replaced, so nobody may be at work with it.
+            if self._leave_deadline is None and not self._in_flight:
+                self._prover.begin()
+            return
         free = self._workers - len(self._in_flight)
         ready = self._leave_deadline is None and self._clock.monotonic() >= self._paused_until
         if ready and free and not self._receiving:
@@ -157,6 +142,8 @@ class Parent:
         now = self._clock.monotonic()
         if self._leave_deadline is not None:
             return max(self._leave_deadline - now, 0.0)
+        if self._edges.trust.suspended and not self._prover.running and not self._in_flight:
+            return self._prover.patience_s()
         if now < self._paused_until:
             return self._paused_until - now
         return None
@@ -165,6 +152,8 @@ class Parent:
         phase, detail = Phase.RECEIVING, ""
         if self._leave_deadline is not None:
             phase = Phase.DRAINING
+        elif self._edges.trust.suspended:
+            phase = Phase.SUSPENDED
         elif self._clock.monotonic() < self._paused_until:
             phase, detail = Phase.PAUSED, str(self._paused_for)
         received = [held.message.received_monotonic_s for held in self._in_flight]
@@ -182,6 +171,10 @@ class Parent:
             case SlotFreed(held=held, cause=cause, detail=detail):
                 self._in_flight.discard(held)
                 self._pause_after(cause, detail)
+            case HostSuspended():
+                self._stop_all()
+            case CanaryEnded():
+                self._prover.ended()
             case StopAsked(at_once=at_once):
                 self._on_stop(at_once=at_once)
 
@@ -195,7 +188,7 @@ class Parent:
             held = InHand(message, self._new_switch())
             self._edges.heartbeat.hold(held)
             self._in_flight.add(held)
-            if self._leave_deadline is not None:
+            if self._leave_deadline is not None or self._edges.trust.suspended:
                 held.stop(KillReason.DRAIN)
             log.info("message.received", message_id=message.message_id, receive_count=message.receive_count)
             self._to_slots.put(held)
@@ -218,12 +211,16 @@ class Parent:
             log.info("daemon.stopping", in_flight=len(self._in_flight), drain_s=0.0 if at_once else self._drain_s)
             self._stop_receiving.set()
             self._leave_deadline = self._clock.monotonic() + self._drain_s
+            self._prover.abandon()
         if at_once and not self._killed:
             self._kill_what_is_left()
 
     def _kill_what_is_left(self) -> None:
         self._killed = True
         self._leave_deadline = self._clock.monotonic() + LAST_WORDS_S
+        self._stop_all()
+
+    def _stop_all(self) -> None:
         for held in self._in_flight:
             held.stop(KillReason.DRAIN)
 

@@ -15,9 +15,13 @@ from daemon.model import Attempt, Document, Settled
 from daemon.recovery import Recovery
 
 
-def status(ledger: Ledger, *, now: datetime) -> dict[str, object]:
-    """What runs now, how many documents are in which state, and what ended last."""
+def status(ledger: Ledger, *, now: datetime, suspended: Mapping[str, object] | None = None) -> dict[str, object]:
+    """What runs now, how many documents are in which state, and what ended last.
+
+    `suspended` is why this host receives nothing, where it does not.
+    """
     return {
+        "suspended": None if suspended is None else dict(suspended),
         "documents": dict(ledger.counts()),
         "running": [_running(attempt, now) for attempt in ledger.running()],
         "recent": [_settled(settled) for settled in ledger.recent(limit=10)],

@@ -6,6 +6,7 @@ received: a second instance, a missing queue or bucket, an engine that is not th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -31,10 +32,13 @@ from daemon.lock import instance_lock
 from daemon.model import Holder, Message
 from daemon.parent import Parent
 from daemon.pulse import Pulse
+from daemon.proof import convert_canary
 from daemon.queue import Queue
 from daemon.sizing import Sizing, size
 from daemon.sqs import SqsQueue
 from daemon.store import Store
+from daemon.suspended import notes
+from daemon.trust import Court, Proof, Trust
 
 log = structlog.get_logger()
 
@@ -94,6 +98,7 @@ def assembled(
     pulse: Pulse | None = None,
     on_ended: Callable[[DocumentEnded], None] = lambda _: None,
     on_released: Callable[[Message, WorldError], None] = lambda _message, _error: None,
+    on_poisoned: Callable[[str], None] = lambda _detail: None,
 ) -> Iterator[Running]:
     """Everything between `queue` and `store`, warm; ended and closed on leaving, whatever happens.
 
@@ -149,6 +154,7 @@ def assembled(
             failpoint=failpoint(settings),
             child_failpoints=settings.failpoints if settings.allow_failpoints else "",
             pulse=pulse,
+            trust=_trust(settings, children, clock=clock, on_poisoned=on_poisoned),
         )
         yield Running(
             parent=Parent(
@@ -174,6 +180,37 @@ def _empty_scratch(settings: Settings) -> Path:
         remove_tree(scratch)
     scratch.mkdir(exist_ok=True)
     return scratch
+
+
+def _trust(settings: Settings, children: Children, *, clock: SystemClock, on_poisoned: Callable[[str], None]) -> Trust:
+    """What lets this host prove that documents are to blame, and not itself."""
+    rules = settings.host
+
+    def prove(number: int, switch: KillSwitch) -> Proof:
+        return convert_canary(
+            children,
+            clock=clock,
+            timeout_s=rules.canary_timeout_s,
+            number=number,
+            switch=switch,
+            scratch=settings.state_dir / "scratch",
+            failpoints=settings.failpoints if settings.allow_failpoints else "",
+        )
+
+    def renew() -> object:
+        children.stop()
+        return children.start()
+
+    court = Court(
+        prove=prove,
+        renew=renew,
+        abandon=children.stop,
+        note=notes(settings.state_dir, clock=clock, pid=os.getpid()),
+        on_poisoned=on_poisoned,
+        first_pause_s=rules.canary_pause_s,
+        longest_pause_s=rules.longest_canary_pause_s,
+    )
+    return Trust(window=rules.suspect_after, court=court if rules.canary else None)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -24,6 +24,7 @@ from daemon.heartbeat import Heartbeat
 from daemon.model import Cause, Holder, Message, ResultStatus
 from daemon.parent import Parent
 from daemon.queue_local import LocalQueue
+from daemon.trust import Trust
 from tests.fakes.checkpoints import MemoryCheckpoints
 from tests.fakes.edges import ScriptedConverter, ScriptedSource
 from tests.fakes.ledger import MemoryLedger
@@ -43,6 +44,7 @@ class Bench:
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     store: MemoryStore = field(default_factory=MemoryStore)
     converter: ScriptedConverter = field(default_factory=ScriptedConverter)
+    trust: Trust = field(default_factory=Trust)
     ended: list[DocumentEnded] = field(default_factory=list)
     released: list[Cause] = field(default_factory=list)
     #: Set whenever a document ended or a message was given back.
@@ -62,6 +64,7 @@ class Bench:
             heartbeat=self.heartbeat,
             clock=clock,
             failpoint=lambda _name, _document, _attempt: None,
+            trust=self.trust,
         )
         holder = Holder(host="here", boot_id="boot", invocation="now", pid=1)
         limits = Limits(

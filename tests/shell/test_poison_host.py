@@ -1,0 +1,312 @@
+"""A host whose children die: it stops, gives everything back, proves itself, goes on; its documents pay nothing.
+
+Real threads, and the ladder as it is; the canary is a script, since what it converts is tested with real children in
+`tests/process/test_poison_host.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.testing import capture_logs
+
+from daemon.children import ChildJob, KillSwitch
+from daemon.errors import EngineError, WorldError
+from daemon.model import Cause, KillReason, PageMode, ResultStatus
+from daemon.trust import Court, Proof, Trust
+from tests.fakes.edges import ScriptedConverter
+from tests.shell.test_parent import NET_S, Bench, Gate, running
+
+
+@dataclass
+class Bad:
+    """A host that is broken until it is cured; then its scripted canaries and documents go well."""
+
+    #: Failed canaries until somebody has cured it; None: never by itself.
+    cured_after: int | None = 2
+    #: What the converter does to documents while it is broken.
+    broken: threading.Event = field(default_factory=threading.Event)
+    canaries: int = 0
+    renewals: int = 0
+    notes: list[str | None] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    on_canary: Callable[[KillSwitch], None] = lambda _switch: None
+
+    def __post_init__(self) -> None:
+        self.broken.set()
+
+    def court(self) -> Court:
+        """With pauses that no test has to wait for."""
+        return Court(
+            prove=self.prove,
+            renew=self.renew,
+            abandon=lambda: None,
+            note=self.notes.append,
+            on_poisoned=self.told.append,
+            first_pause_s=0.01,
+            longest_pause_s=0.02,
+        )
+
+    def prove(self, number: int, switch: KillSwitch) -> Proof:
+        """One canary."""
+        self.canaries = number
+        self.on_canary(switch)
+        if switch.reason is not None:
+            raise WorldError(Cause.DRAINED, "told to stop")
+        passed = not self.broken.is_set()
+        if self.cured_after is not None and number >= self.cured_after:
+            self.broken.clear()
+        return Proof(passed=passed, detail="in 1 s" if passed else "the canary died")
+
+    def renew(self) -> None:
+        """A fresh zygote."""
+        self.renewals += 1
+
+    def converter(self, gate: Gate | None = None) -> ScriptedConverter:
+        """Every child dies as it opens its document, while the host is broken."""
+        script = _While(self.broken)
+        return ScriptedConverter(causes=script, on_run=gate.hold if gate else lambda _job, _switch: None)
+
+
+class _While(dict[str, Sequence[Cause]]):
+    """CRASHED for every document while the event is set."""
+
+    def __init__(self, broken: threading.Event) -> None:
+        super().__init__()
+        self._broken = broken
+
+    def get(self, key: str, default: object = None) -> Sequence[Cause]:
+        del key, default
+        return (Cause.CRASHED,) if self._broken.is_set() else (Cause.CONVERTED,)
+
+
+def names(logs: Sequence[object]) -> list[str]:
+    """The host's own events, in order."""
+    events = [str(line["event"]) for line in logs if isinstance(line, dict)]
+    return [event for event in events if event.startswith("host.")]
+
+
+def test_a_host_that_breaks_and_is_cured() -> None:
+    """Ten documents, all of whose children die: none is given up, none is counted, all convert when it is cured."""
+    bad = Bad(cured_after=3)
+    bench = Bench(workers=1, converter=bad.converter(), trust=Trust(window=3, court=bad.court()))
+    documents = [f"doc-{number}" for number in range(10)]
+    bench.send(*documents)
+    with capture_logs() as logs, running(bench):
+        bench.wait_for_news(1 + 10)
+    assert sorted(ended.document.id for ended in bench.ended) == sorted(documents)
+    assert {ended.settled.status for ended in bench.ended} == {ResultStatus.CONVERTED}
+    assert bench.queue.dead == []
+    assert bench.released == [Cause.POISON_HOST], "what was received after the first one was left in the queue"
+    assert names(logs) == ["host.suspended", "host.poisoned", "host.canary_failed", "host.trusted"]
+    assert bad.told == ["the canary died"]
+    assert bad.renewals == 3, "each canary of a suspended host has a fresh zygote"
+    assert bad.notes == ["the canary died"] * 3 + [None]
+    (first,) = [attempts for name in documents if len(attempts := bench.ledger.attempts(name)) > 1]
+    assert [attempt.last_cause for attempt in first] == [Cause.POISON_HOST, Cause.CONVERTED]
+    assert bench.converter.jobs[-1].plan.default is PageMode.FULL, "its crashes are not held against it"
+
+
+def test_what_is_in_flight_is_given_back() -> None:
+    """One document's canary fails while another one converts: that one is stopped, and no attempt of it counts."""
+    bad, gate = Bad(cured_after=2), Gate()
+
+    def hold(job: ChildJob, switch: KillSwitch) -> None:
+        if job.document_id == "slow" and job.attempt == 1:
+            gate.hold(job, switch)
+
+    converter = bad.converter()
+    converter.on_run = hold
+    bench = Bench(workers=2, converter=converter, trust=Trust(court=bad.court()))
+    bench.send("slow")
+    with running(bench):
+        gate.wait_for(1)
+        bench.send("first")
+        bench.wait_for_news(4)
+    assert sorted(bench.released) == [Cause.DRAINED, Cause.POISON_HOST]
+    assert sorted(ended.document.id for ended in bench.ended) == ["first", "slow"]
+    assert {ended.settled.status for ended in bench.ended} == {ResultStatus.CONVERTED}
+
+
+def test_a_hundred_poison_documents_stop_nothing() -> None:
+    """The canary converts each time, so they are guilty: all are given up, and the host goes on."""
+    bad = Bad()
+    bad.broken.clear()
+    poison = [f"poison-{number}" for number in range(100)]
+    converter = ScriptedConverter(causes=dict.fromkeys(poison, (Cause.CRASHED, Cause.CRASHED)))
+    bench = Bench(workers=2, converter=converter, trust=Trust(court=bad.court()))
+    bench.send(*poison, "good")
+    with capture_logs() as logs, running(bench):
+        bench.wait_for_news(101)
+    assert len(bench.queue.dead) == 100
+    assert set(names(logs)) == {"host.proved"}
+    assert bad.renewals == 0
+    assert bench.released == []
+    assert 50 <= bad.canaries <= 200
+
+
+def test_a_crash_without_an_end_is_no_canary() -> None:
+    """A document that crashes once and converts otherwise costs one canary, before its result is published."""
+    bad = Bad()
+    bad.broken.clear()
+    converter = ScriptedConverter(causes={"shaky": (Cause.CRASHED, Cause.CONVERTED)})
+    bench = Bench(workers=1, converter=converter, trust=Trust(court=bad.court()))
+    bench.send("shaky", "good", "fine")
+    with running(bench):
+        bench.wait_for_news(3)
+    assert bad.canaries == 1
+
+
+def test_a_degraded_result_of_a_broken_host_is_not_published() -> None:
+    """OCR dies for everyone: what would convert without it waits for a host that can read."""
+    bad = Bad(cured_after=2)
+    converter = ScriptedConverter(causes={"scan": (Cause.CRASHED, Cause.CONVERTED)})
+    bench = Bench(workers=1, converter=converter, trust=Trust(court=bad.court()))
+    bench.send("scan")
+    with running(bench):
+        bench.wait_for_news(1)
+        converter.causes = {}
+        bench.wait_for_news(1)
+    assert bench.released == [Cause.POISON_HOST]
+    modes = [(job.attempt, job.plan.default) for job in converter.jobs]
+    assert modes == [(1, PageMode.FULL), (1, PageMode.WITHOUT_OCR), (2, PageMode.FULL)]
+
+
+def test_pages_of_a_broken_host_are_not_resumed() -> None:
+    """Pages finished after a crash were made with less of the engine, so none of them is kept."""
+    bad = Bad(cured_after=2)
+    converter = ScriptedConverter(pages={"long": 3}, traps={("long", 2): {PageMode.FULL}})
+    bench = Bench(workers=1, converter=converter, trust=Trust(court=bad.court()))
+    bench.send("long")
+    with running(bench):
+        bench.wait_for_news(1)
+        converter.traps = {}
+        bench.wait_for_news(1)
+    assert converter.converted.count(("long", 2)) == 2
+    assert converter.converted.count(("long", 1)) == 2
+
+
+def test_an_engine_that_cannot_start() -> None:
+    """A model file is damaged: nothing more is received, no document pays, and it goes on when the file is back."""
+    bad = Bad(cured_after=3)
+
+    def refuse(job: ChildJob, switch: KillSwitch) -> None:
+        del job, switch
+        if bad.broken.is_set():
+            raise EngineError("cannot load layout.onnx: its digest differs")
+
+    converter = ScriptedConverter(on_run=refuse)
+    bench = Bench(workers=1, converter=converter, trust=Trust(court=bad.court()))
+    bench.send("one", "two", "three")
+    with capture_logs() as logs, running(bench):
+        bench.wait_for_news(1 + 3)
+    assert bench.released == [Cause.ZYGOTE_DIED]
+    assert len(bench.ended) == 3
+    assert names(logs).count("host.poisoned") == 1
+
+
+def test_several_different_documents_ask_at_once() -> None:
+    """Three slots, three crashes: the canary is asked for by the third one, not first at their ends."""
+    bad, gate = Bad(cured_after=2), Gate()
+    converter = bad.converter(gate)
+    bench = Bench(workers=3, converter=converter, trust=Trust(window=3, court=bad.court()))
+    bench.send("a", "b", "c")
+    with running(bench):
+        gate.wait_for(3)
+        assert bad.canaries == 0
+        gate.open.set()
+        bench.wait_for_news(6)
+    crashed = [job for job in converter.jobs if job.attempt == 1]
+    assert len(crashed) < 9, "a document that goes down the whole ladder alone has three children"
+    assert bench.queue.dead == []
+
+
+def test_told_to_stop_while_suspended() -> None:
+    """The canary on its way is not waited for, and says nothing about the host."""
+    bad = Bad(cured_after=None)
+    begun = threading.Event()
+
+    def hang(switch: KillSwitch) -> None:
+        if bad.renewals:
+            begun.set()
+            while switch.reason is None:
+                threading.Event().wait(0.01)
+
+    bad.on_canary = hang
+    bench = Bench(workers=1, converter=bad.converter(), trust=Trust(court=bad.court()))
+    bench.send("one", "two")
+    with running(bench):
+        assert begun.wait(NET_S)
+        bench.parent.request_stop()
+        bench.join()
+    assert bad.told == []
+    assert bench.queue.depth() == {"visible": 2, "in_flight": 0, "dead": 0}
+
+
+def test_a_drain_is_no_evidence() -> None:
+    """Told to stop while the first canary runs: the document is drained, and the host is not suspected."""
+    bad, begun = Bad(cured_after=None), threading.Event()
+
+    def hang(switch: KillSwitch) -> None:
+        begun.set()
+        while switch.reason is None:
+            threading.Event().wait(0.01)
+
+    bad.on_canary = hang
+    trust = Trust(court=bad.court())
+    bench = Bench(workers=1, drain_s=0.0, converter=bad.converter(), trust=trust)
+    bench.send("one")
+    with running(bench):
+        assert begun.wait(NET_S)
+        bench.parent.request_stop()
+        bench.join()
+    assert bench.released == [Cause.DRAINED]
+    assert not trust.suspended
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(28, "No space left on device"), RuntimeError("a bug"), EngineError("no model")]
+)
+def test_a_renewal_that_fails_is_tried_again(failure: Exception) -> None:
+    """A full disk, a bug, a missing model: none of them ends the thread that alone can end a suspension."""
+    bad = Bad(cured_after=1)
+    failures = [failure]
+    court = bad.court()
+
+    def renew() -> None:
+        if failures:
+            raise failures.pop()
+
+    trust = Trust(court=Court(
+        prove=court.prove, renew=renew, abandon=court.abandon, note=court.note, on_poisoned=court.on_poisoned,
+        first_pause_s=0.0, longest_pause_s=0.0,
+    ))  # fmt: skip
+    trust.engine_failed("no child starts")
+    assert trust.suspended
+    for _ in range(2):
+        trust.prove_anew(KillSwitch())
+    bad.broken.clear()
+    trust.prove_anew(KillSwitch())
+    assert not trust.suspended
+
+
+def test_without_a_court_documents_are_to_blame() -> None:
+    """`host.canary` off: nothing is asked, nothing is suspended."""
+    trust = Trust()
+    assert trust.saw_trouble("a") == 0
+    trust.engine_failed("no child starts")
+    trust.answer(0, KillSwitch())
+    assert not trust.suspended
+    assert not trust.owes_canary
+
+
+def test_a_pulled_switch_proves_nothing() -> None:
+    """Told to stop before the canary began: no engine is loaded for nobody."""
+    bad = Bad()
+    trust, switch = Trust(court=bad.court()), KillSwitch()
+    switch.pull(KillReason.DRAIN)
+    trust.prove_anew(switch)
+    assert (bad.renewals, bad.canaries) == (0, 0)
