@@ -182,7 +182,7 @@ def _empty_scratch(settings: Settings) -> Path:
     return scratch
 
 
-def _trust(settings: Settings, children: Children, *, clock: SystemClock, on_poisoned: Callable[[str], None]) -> Trust:
+def _trust(settings: Settings, children: Children, *, clock: Clock, on_poisoned: Callable[[str], None]) -> Trust:
     """What lets this host prove that documents are to blame, and not itself."""
     rules = settings.host
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ def environment(aws: Emulated, state: Path, **settings: str) -> dict[str, str]:
 class DaemonProcess:
     """`bulkhead run`, its log lines as they come, and its end."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], module: Sequence[str] = ("daemon", "run")) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "daemon", "run"],
+            [sys.executable, "-m", *module],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -105,9 +105,9 @@ class DaemonProcess:
 
 
 @contextmanager
-def daemon(env: Mapping[str, str]) -> Iterator[DaemonProcess]:
-    """A daemon that has ended afterwards."""
-    process = DaemonProcess(env)
+def daemon(env: Mapping[str, str], module: Sequence[str] = ("daemon", "run")) -> Iterator[DaemonProcess]:
+    """A daemon that has ended afterwards; `module` and its arguments are what `python -m` runs."""
+    process = DaemonProcess(env, module)
     try:
         yield process
     finally:

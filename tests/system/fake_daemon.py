@@ -1,0 +1,16 @@
+"""`bulkhead run` with a fake engine, as a process of its own: `python -m tests.system.fake_daemon FOLDER FACTORY`.
+
+The engine is code, so no setting names it; this names it in code, and everything else is the real daemon.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from daemon.cli_shared import settings_of
+from daemon.run import run
+from daemon.wiring import Parts
+
+if __name__ == "__main__":
+    folder, factory = sys.argv[1:]
+    run(settings_of(None), parts=Parts(engine_factory=factory, engine_path=folder))
