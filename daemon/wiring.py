@@ -31,8 +31,8 @@ from daemon.ledger_sqlite import SqliteLedger
 from daemon.lock import instance_lock
 from daemon.model import Holder, Message
 from daemon.parent import Parent
-from daemon.pulse import Pulse
 from daemon.proof import convert_canary
+from daemon.pulse import Pulse
 from daemon.queue import Queue
 from daemon.sizing import Sizing, size
 from daemon.sqs import SqsQueue
