@@ -118,10 +118,11 @@ class Lab:
         """All that the unit and its processes have written, and what systemd says of it."""
         return self._nsenter(["journalctl", "--no-pager", "--output=cat", f"--unit={unit}"]).stdout
 
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
+    def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         """Put a file into the lab, and the folders above it."""
+        data = content.encode() if isinstance(content, str) else content
         script = 'mkdir -p "$(dirname "$1")" && cat >"$1" && chmod "$2" "$1"'
-        self._nsenter(["sh", "-c", script, "sh", path, f"{mode:o}"], stdin=text.encode())
+        self._nsenter(["sh", "-c", script, "sh", path, f"{mode:o}"], stdin=data)
 
     def read(self, path: str) -> str:
         """The text of a file in the lab. Raises CalledProcessError when there is none."""
@@ -130,7 +131,7 @@ class Lab:
     def copy(self, source: Path, target: str) -> None:
         """Copy a file or a folder into the lab as `target`, modes kept, owned by root."""
         if source.is_file():
-            self.write(target, source.read_text(encoding="utf-8"), mode=source.stat().st_mode & 0o7777)
+            self.write(target, source.read_bytes(), mode=source.stat().st_mode & 0o7777)
             return
         packed = subprocess.run(["tar", "-c", "-C", str(source), "."], check=True, capture_output=True, timeout=300)
         script = 'mkdir -p "$1" && tar -x --no-same-owner -C "$1"'
