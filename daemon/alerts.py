@@ -21,7 +21,7 @@ from sentry_sdk.transport import HttpTransport
 from sentry_sdk.types import Event, Hint
 
 from daemon import __version__
-from daemon.config import SentrySettings
+from daemon.config_recovery import SentrySettings
 from daemon.errors import ConfigurationError
 from daemon.events import EventName
 from daemon.log import tell_errors_to

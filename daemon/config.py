@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from daemon import config_sources as sources
+from daemon.config_recovery import HostSettings, MetricsSettings, SentrySettings, SweepSettings
+from daemon.config_section import Section
 from daemon.config_values import (
     BucketUrl,
     Bytes,
-    Dsn,
     Endpoint,
     MemoryLimit,
     Names,
@@ -36,12 +37,6 @@ from daemon.errors import ConfigurationError
 DEFAULT_FILE = Path("/etc/bulkhead/bulkhead.toml")
 #: Settings whose value is a credential.
 SECRETS = frozenset({("sentry", "dsn")})
-
-
-class Section(BaseModel):
-    """A group of settings; frozen, and strict about names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class QueueSettings(Section):
@@ -159,30 +154,6 @@ class RetrySettings(Section):
     """How long a released message stays hidden after the first world's failure; doubled each time, up to 15 min."""
 
 
-class HostSettings(Section):
-    """When this host stops blaming its documents."""
-
-    canary: bool = True
-    """Convert a canary before a document is held to account for dying children; off: documents are always to blame."""
-    suspect_after: Annotated[int, Field(ge=1, le=1_000)] = 3
-    """So many different documents in trouble, with no clean one between, ask for the canary at once."""
-    canary_timeout_s: Seconds = 60.0
-    """Deadline of one canary; it takes about two seconds."""
-    canary_pause_s: Seconds = 5.0
-    """Pause after the second failed canary, then doubled each time; the second one comes at once, in a fresh zygote."""
-    longest_canary_pause_s: Seconds = 300.0
-    """The pause never grows beyond this."""
-
-
-class SentrySettings(Section):
-    """Alerts; off without a DSN."""
-
-    dsn: Dsn = SecretStr("")
-    """Where alerts go; empty: nowhere. Events carry no document content and no credentials."""
-    environment: str = "production"
-    """Shown beside each alert."""
-
-
 class LogSettings(Section):
     """Logs, always on stderr."""
 
@@ -215,7 +186,9 @@ class Settings(Section):
     engine: EngineSettings = EngineSettings()
     retry: RetrySettings = RetrySettings()
     host: HostSettings = HostSettings()
+    sweep: SweepSettings = SweepSettings()
     sentry: SentrySettings = SentrySettings()
+    metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
 
     _notes: tuple[str, ...] = PrivateAttr(default=())

@@ -7,6 +7,7 @@ instead; `config.py` adds the setting's name and where it was found.
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -69,6 +70,44 @@ def bucket_url(url: str) -> str:
     return url
 
 
+def prefixes(urls: tuple[str, ...]) -> tuple[str, ...]:
+    """Each an `s3://bucket/prefix`."""
+    for url in urls:
+        if not bucket_url(url):
+            raise ValueError("must be a list of s3://BUCKET/PREFIX")
+    return urls
+
+
+def inventory(place: str) -> str:
+    """`s3://bucket/key`, a path, or nothing."""
+    if place.startswith("s3:"):
+        if not urlsplit(bucket_url(place)).path.strip("/"):
+            raise ValueError("must name an object: s3://BUCKET/KEY")
+    elif place and not Path(place).is_absolute():
+        raise ValueError("must be s3://BUCKET/KEY or an absolute path")
+    return place
+
+
+def listen_address(text: str) -> str:
+    """`HOST:PORT`, the host being an address; `[::1]:9464` for IPv6."""
+    if text:
+        host, _, port = text.rpartition(":")
+        try:
+            ip_address(host.removeprefix("[").removesuffix("]"))
+        except ValueError as error:
+            raise ValueError("must be an address and a port, such as 127.0.0.1:9464") from error
+        if not (port.isascii() and port.isdigit() and 0 <= int(port) < 2**16):  # 0: any free one
+            raise ValueError("must end with a port, such as 127.0.0.1:9464")
+    return text
+
+
+def absolute_folder(text: str) -> str:
+    """A folder's absolute path, or nothing."""
+    if text and not Path(text).is_absolute():
+        raise ValueError("must be an absolute path")
+    return text
+
+
 def dsn(secret: SecretStr) -> SecretStr:
     """`https://KEY@HOST/PROJECT`, as Sentry shows it; the value is in no message."""
     text = secret.get_secret_value()
@@ -97,4 +136,8 @@ Endpoint = Annotated[str | None, BeforeValidator(none_when_empty), AfterValidato
 QueueUrl = Annotated[str, AfterValidator(queue_url)]
 StoreUrl = Annotated[str, AfterValidator(store_url)]
 BucketUrl = Annotated[str, AfterValidator(bucket_url)]
+Prefixes = Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(prefixes)]
+Inventory = Annotated[str, AfterValidator(inventory)]
+ListenAddress = Annotated[str, AfterValidator(listen_address)]
+TextFile = Annotated[str, AfterValidator(absolute_folder)]
 Dsn = Annotated[SecretStr, AfterValidator(dsn)]

@@ -106,4 +106,5 @@ def body_of(document: Document) -> str:
         fields["etag"] = document.etag
     if not document.options.ocr:
         fields["options"] = {"ocr": False}
-    return json.dumps(fields, ensure_ascii=False)
+    # All ASCII: a URI may hold characters that SQS refuses, and a message that cannot be sent ends every sweep.
+    return json.dumps(fields)

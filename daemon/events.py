@@ -51,6 +51,10 @@ InfoEvent = Literal[
     "sweep.finished",
     #: Ledger, store and queues agree about every document; fields say how many there are.
     "audit.passed",
+    #: A sweep has looked for forgotten documents in one source; fields say how many entries it read.
+    "source.searched",
+    #: A document that nobody had tried is in the queue now.
+    "document.enqueued",
     #: A given-up document is back in the queue; fields say which reclaim it is, and after which delay.
     "document.reclaimed",
     #: A parked or settled document is back in the queue because a person asked.

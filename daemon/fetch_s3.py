@@ -76,7 +76,7 @@ class S3Source:
         """The client; its making is not safe in threads, its use is."""
         with self._lock:
             if self._client is None:
-                self._client = _new_client(self._settings)
+                self._client = new_client(self._settings)
             return self._client
 
     def _forget(self, error: BaseException) -> None:
@@ -106,7 +106,8 @@ def _check_whole(declared_bytes: int | None, stream: Any) -> None:
         raise HTTPError(f"the connection ended after {stream.tell()} of {declared_bytes} bytes")
 
 
-def _new_client(settings: StoreSettings) -> S3Client:
+def new_client(settings: StoreSettings) -> S3Client:
+    """A client that reads sources, with the SDK's own retries. Raises `BotoCoreError`, `ValueError` of its set-up."""
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,

@@ -131,7 +131,7 @@ class Recovery(Protocol):
         """Those of which nothing is known here, in their order.
 
         Known: registered or parked under its id; registered under another id with the same URI and version or ETag; or
-        with the same URI and neither, at `modified_at` or later.
+        with the same URI at `modified_at` or later, where one of the two names neither.
         """
         ...
 

@@ -166,7 +166,8 @@ def _known(db: sqlite3.Connection, listed: Listed) -> bool:
     query = """SELECT EXISTS (SELECT 1 FROM documents WHERE id = :id)
           OR EXISTS (SELECT 1 FROM parked WHERE key = :id)
           OR EXISTS (SELECT 1 FROM documents WHERE uri = :uri AND (version_id = :version OR etag = :etag
-               OR (version_id IS NULL AND etag IS NULL AND registered_us >= :modified)))"""
+               OR (coalesce(version_id, etag) IS NULL OR coalesce(:version, :etag) IS NULL)
+                 AND registered_us >= :modified))"""
     given = {
         "id": document.id,
         "uri": text(document.uri),

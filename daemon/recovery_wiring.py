@@ -19,7 +19,9 @@ from daemon.checkpoints_s3 import open_checkpoints
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.errors import ResourceError
+from daemon.forgotten import SearchRules
 from daemon.ledger_sqlite import SqliteLedger
+from daemon.listing_open import open_listings
 from daemon.lock import instance_lock
 from daemon.queue import Queue
 from daemon.recovery_sqlite import SqliteRecovery
@@ -100,6 +102,11 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
         max_reclaims=settings.retry.max_reclaims,
         reclaim_delay_s=settings.retry.reclaim_delay_s,
         build=build(),
+        search=SearchRules(
+            forgotten_after_s=settings.sweep.forgotten_after_s,
+            most_listed=settings.sweep.most_listed,
+            most_enqueued=settings.sweep.most_enqueued,
+        ),
         dry_run=dry_run,
     )
     with opened(settings, command="bulkhead sweep") as edges:
@@ -114,6 +121,7 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
                     checkpoints=edges.checkpoints,
                     clock=SystemClock(),
                     alive=host.lives,
+                    listings=open_listings(settings),
                 ),
                 rules,
             )

@@ -22,7 +22,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from daemon import cli, errors, events, failpoints, model
-from daemon.config import Section, Settings
+from daemon.config import Settings
+from daemon.config_section import Section
 from daemon.config_sources import PREFIX, SEPARATOR
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"

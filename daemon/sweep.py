@@ -1,15 +1,16 @@
 """One sweep: what failed for a while goes back to the queue, what failed for good waits for a person, and is told once.
 
 Shell. Every step is written down before it is done and can be done again: retry, reclaim: count → send → delete the
-letter; park: write → delete the letter; tell: log → mark as told. A sweep that is killed between any two calls has lost
-nothing, and the next one counts nothing twice. What to do with a letter is `recover.py`'s.
+letter; park: write → delete the letter; tell: log → mark as told; forgotten documents are `forgotten.py`'s. A sweep
+that is killed between any two calls has lost nothing, and the next one counts nothing twice. What to do with a letter
+is `recover.py`'s.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import structlog
@@ -19,9 +20,11 @@ from daemon.checkpoints import Checkpoints
 from daemon.clock import Clock
 from daemon.delivery import body_of
 from daemon.errors import LeaseLostError
+from daemon.forgotten import Search, SearchRules
 from daemon.intake import read
 from daemon.kept_pages import forget
 from daemon.ledger import Ledger
+from daemon.listing import Listing
 from daemon.model import MANIFEST, Attempt, Cause, Document, Holder
 from daemon.queue import DeadMessage, Queue
 from daemon.recover import Action, Discard, Leave, Now, Park, Reclaim, judged, judged_moved, reclaim_delay_s, unreadable
@@ -52,6 +55,8 @@ class SweepEdges:
     clock: Clock
     #: Whether a process of this host that holds a lease still lives.
     alive: Callable[[Holder], bool]
+    #: Sources in which every document must have been attempted.
+    listings: Sequence[Listing] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,7 @@ class SweepRules:
     reclaim_delay_s: float
     #: The engine that is installed here.
     build: str
+    search: SearchRules = field(default_factory=SearchRules)
     #: Say what would be done, and do nothing.
     dry_run: bool = False
 
@@ -94,6 +100,8 @@ class Sweep:
         self._close_left_behind()
         self._empty_dead_letters()
         self._tell()
+        # Last: a source that cannot be listed must not keep the rest from being done.
+        self._enqueue_forgotten()
         counts = Counter(each.what for each in self.did)
         log.info("sweep.finished", dry_run=self._rules.dry_run, **counts)
         return counts
@@ -229,6 +237,19 @@ class Sweep:
             if self._note("alerted", members[0].key, f"{len(members)} parked: {' '.join(filter(None, fingerprint))}"):
                 _alert(members)
                 self._edges.recovery.mark_alerted([each.key for each in members], now=self._edges.clock.now())
+
+    def _enqueue_forgotten(self) -> None:
+        """What no message has ever come for, or what a sweep was killed over."""
+        edges = self._edges
+        search = Search(
+            queue=edges.queue,
+            recovery=edges.recovery,
+            store=edges.store,
+            clock=edges.clock,
+            rules=replace(self._rules.search, dry_run=self._rules.dry_run),
+            note=self._note,
+        )
+        search.run(edges.listings)
 
     def _clean_up(self) -> None:
         """Finished pages of documents that have ended."""

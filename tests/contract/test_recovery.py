@@ -168,13 +168,14 @@ def test_strangers(ledger: SqliteLedger, recovery: SqliteRecovery) -> None:
         listed("other id", "s3://in/a", "v1", None),
         listed("other id", "s3://in/a", None, "e1"),
         listed("other id", "s3://in/b", None, "e9", 100),
+        listed("other id", "s3://in/a", None, None),
         listed(PARKED.key, "s3://in/c", None, None),
     ]
     new = [
         listed("n1", "s3://in/a", "v2", "e2"),
         listed("n2", "s3://in/b", None, "e9", 101),
         listed("n3", "s3://in/z", "v1", "e1"),
-        listed("n4", "s3://in/a", None, None),
+        listed("n4", "s3://in/a", None, None, 1),
     ]
     assert list(recovery.strangers([*known, *new])) == new
 

@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from structlog.testing import capture_logs
 
 from daemon.audit import AuditEdges, Finding, audit
 from daemon.errors import LeaseLostError, WorldError
+from daemon.intake import read
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Cause, PageRecord, PageReport, PageState, ResultStatus
 from daemon.queue import DeadLetter
@@ -26,6 +28,7 @@ from daemon.recovery import Parked
 from daemon.recovery_sqlite import SqliteRecovery
 from daemon.sweep import HIDDEN_S, Sweep, SweepEdges, SweepRules
 from tests.fakes.edges import Countdown, DiedError
+from tests.fakes.listing import MemoryListing
 from tests.shell.test_order import VISIBILITY_S, Case, World, own
 
 NOBODY = Countdown(0, DiedError, after=False)
@@ -49,6 +52,7 @@ class Swept:
         assert isinstance(self.world.ledger, SqliteLedger)
         self.recovery = SqliteRecovery(self.world.ledger)
         self.alerts = 0
+        self.listings: list[MemoryListing] = []
 
     def daemon(self, countdown: Countdown = NOBODY) -> None:
         """One life of a parent."""
@@ -66,6 +70,7 @@ class Swept:
             checkpoints=countdown.around(world.checkpoints, "checkpoints"),
             clock=world.clock,
             alive=lambda _holder: False,
+            listings=[countdown.around(each, "listing") for each in self.listings],
         )
         sweep = Sweep(edges, rules)
         with capture_logs() as lines, contextlib.suppress(DiedError, WorldError):
@@ -182,6 +187,15 @@ def retried(folder: Path) -> Swept:
     return swept
 
 
+def forgotten(folder: Path) -> Swept:
+    """One document of the source was converted; of the other no message has ever come."""
+    swept = Swept(folder, GOOD)
+    swept.daemon()
+    documents = [read(json.dumps(own(name)), message_id="m").documents[0] for name in ("good", "lost")]
+    swept.listings = [MemoryListing(documents, modified_at=swept.world.clock.now() - timedelta(hours=7))]
+    return swept
+
+
 @dataclass(frozen=True, kw_only=True)
 class Promise:
     """What holds after a sweep, wherever an earlier one was cut."""
@@ -204,6 +218,7 @@ PROMISES = {
     "settled": Promise(prepare=settled_with_pages, of="good"),
     "another": Promise(prepare=of_another_ledger, queued=frozenset({"x-1"}), reclaims=1, of="x-1"),
     "retried": Promise(prepare=retried, queued=frozenset({"gone"}), of="gone"),
+    "forgotten": Promise(prepare=forgotten, queued=frozenset({"lost"}), of="lost"),
 }
 
 
@@ -244,6 +259,8 @@ def test_a_sweep_that_dies_at_any_call(tmp_path: Path, name: str, after: bool) -
         swept.world.ledger.close()
         if not countdown.happened:
             assert swept.alerts == told + bool(promise.parked)
+            if promise.prepare is forgotten:
+                assert sum(swept.world.queue.depth().values()) == 1
             return
     pytest.fail("a sweep has fewer than 60 edge calls")
 

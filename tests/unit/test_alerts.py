@@ -22,7 +22,8 @@ from structlog.testing import capture_logs
 
 from daemon import alerts
 from daemon import log as log_module
-from daemon.config import LogSettings, SentrySettings
+from daemon.config import LogSettings
+from daemon.config_recovery import SentrySettings
 from daemon.errors import ConfigurationError
 
 CANARY = "Xq7canaryXq7canary"
