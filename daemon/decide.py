@@ -198,9 +198,9 @@ def carried_over(history: Sequence[Attempt], *, fingerprint: str | None = None) 
 def counted(history: Sequence[Attempt], *, now: Holder) -> int:
     """How many of `history` count against the limit.
 
-    Not counted: an attempt that ended for a reason of the world, and one that was cut off because its
-    host rebooted (seen by its boot id, when it ran on the host that asks or a later attempt of the same
-    host has another one). Counted: one whose parent died with the host still up.
+    Not counted: an attempt that ended for a reason of the world, one whose parent had been told to stop when it was cut
+    off, and one that was cut off because its host rebooted (seen by its boot id, when it ran on the host that asks or a
+    later attempt of the same host has another one). Counted: one whose parent died with the host still up.
     """
     boots = {attempt.holder.host: attempt.holder.boot_id for attempt in history} | {now.host: now.boot_id}
     return sum(_counts(attempt, boots[attempt.holder.host]) for attempt in history)
@@ -209,7 +209,8 @@ def counted(history: Sequence[Attempt], *, now: Holder) -> int:
 def _counts(attempt: Attempt, boot_id_now: str) -> bool:
     if attempt.ended_at is not None:
         return attempt.last_cause is not None and attempt.last_cause not in WORLD_CAUSES
-    return attempt.holder.boot_id == boot_id_now
+    told_to_stop = attempt.last_cause is Cause.DRAINED
+    return attempt.holder.boot_id == boot_id_now and not told_to_stop
 
 
 def first_step(

@@ -37,6 +37,8 @@ InfoEvent = Literal[
     "document.already_settled",
     #: An attempt is durable in the ledger; nothing risky has happened yet.
     "attempt.marked",
+    #: We were told to stop; if this attempt is cut off before it ends, it does not count.
+    "attempt.excused",
     #: The bytes are here: size, type, digest, seconds.
     "document.fetched",
     #: A page is finished and kept; `debug` only.
@@ -92,6 +94,8 @@ WarningEvent = Literal[
     "result.adopted",
     #: Leases of this host that a dead parent had left were broken; their documents can be claimed at once.
     "lease.broken",
+    #: An attempt that goes on while we drain could not be excused; if it is cut off, it counts.
+    "attempt.not_excused",
     #: An attempt could not be ended in the ledger; its lease runs out by itself.
     "attempt.left_open",
     #: The queue did not take a message back; it returns by itself when its visibility ends.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue as stdlib_queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
@@ -24,7 +24,7 @@ from daemon.errors import BulkheadError, LeaseLostError, OperatorError, WorldErr
 from daemon.events import ErrorEvent
 from daemon.heartbeat import InHand
 from daemon.inbox import CanaryEnded, Event, HostSuspended, Received, SlotFreed, StopAsked
-from daemon.model import Cause, KillReason, Message
+from daemon.model import Attempt, Cause, KillReason, Message, Outcome
 from daemon.prover import Prover
 from daemon.pulse import BEAT_S, Beating
 from daemon.standing import Phase, Standing
@@ -212,6 +212,8 @@ class Parent:
             self._stop_receiving.set()
             self._leave_deadline = self._clock.monotonic() + self._drain_s
             self._prover.abandon()
+            attempts = [held.attempt for held in self._in_flight if held.attempt is not None]
+            threading.Thread(target=self._excuse, args=(attempts,), name="excuser", daemon=True).start()
         if at_once and not self._killed:
             self._kill_what_is_left()
 
@@ -237,6 +239,19 @@ class Parent:
                 self._inbox.put(Received(failure=str(error) or type(error).__name__))
             else:
                 self._inbox.put(Received(messages=tuple(messages)))
+
+    def _excuse(self, attempts: Sequence[Attempt]) -> None:
+        """Write down that we were told to stop, so that an attempt which somebody's SIGKILL cuts off does not count."""
+        for attempt in attempts:
+            outcome = Outcome(cause=Cause.DRAINED, detail="its parent was told to stop, and let it go on for a while")
+            try:
+                self._edges.ledger.record_outcome(attempt, outcome)
+            except LeaseLostError:
+                continue  # it has ended meanwhile
+            except WorldError as error:
+                log.warning("attempt.not_excused", document_id=attempt.document_id, detail=error.detail)
+            else:
+                log.info("attempt.excused", document_id=attempt.document_id, attempt=attempt.number)
 
     def _slot_loop(self) -> None:
         while True:

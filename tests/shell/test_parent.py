@@ -21,7 +21,7 @@ from daemon.delivery import Delivery
 from daemon.edges import Edges, Limits
 from daemon.errors import LeaseLostError, ResourceError, WorldError
 from daemon.heartbeat import Heartbeat
-from daemon.model import Cause, Holder, Message, ResultStatus
+from daemon.model import Attempt, Cause, Holder, Message, Outcome, ResultStatus
 from daemon.parent import Parent
 from daemon.queue_local import LocalQueue
 from daemon.trust import Trust
@@ -185,6 +185,28 @@ def test_a_drain_that_takes_too_long_costs_no_attempt() -> None:
     (attempt,) = bench.ledger.attempts("slow")
     assert attempt.ended_at is not None
     assert attempt.last_cause is Cause.DRAINED
+
+
+def test_what_is_in_hand_when_told_to_stop_is_excused() -> None:
+    """Somebody's SIGKILL in the middle of a drain costs no attempt: the ledger knows of the stop before that."""
+    gate, excused = Gate(), threading.Event()
+
+    class Listening(MemoryLedger):
+        def record_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
+            super().record_outcome(attempt, outcome)
+            excused.set()
+
+    bench = Bench(workers=1, ledger=Listening(), converter=ScriptedConverter(on_run=gate.hold))
+    bench.send("slow")
+    with running(bench):
+        gate.wait_for(1)
+        bench.parent.request_stop()
+        assert excused.wait(NET_S)
+        (attempt,) = bench.ledger.attempts("slow")
+        assert (attempt.last_cause, attempt.ended_at) == (Cause.DRAINED, None)
+        gate.open.set()
+        bench.join()
+    assert [ended.settled.status for ended in bench.ended] == [ResultStatus.CONVERTED]
 
 
 def test_a_second_interrupt_does_not_wait() -> None:

@@ -122,7 +122,11 @@ def test_deploying_often_does_not_push_a_document_out() -> None:
 
 
 def test_a_rebooted_host_is_not_the_documents_fault() -> None:
-    """An attempt that a reboot cut off is not counted, one whose parent alone died is."""
+    """An attempt that a reboot cut off is not counted, one whose parent alone died is, unless it was told to stop."""
+    told, crash = outcome(Cause.DRAINED), outcome(Cause.CRASHED)
+    assert counted([attempt(told, ended=False, boot="boot-2")], now=HERE) == 0
+    assert counted([attempt(crash, told, ended=False, boot="boot-2")], now=HERE) == 0
+    assert counted([attempt(told, crash, ended=False, boot="boot-2")], now=HERE) == 1
     assert counted([attempt(ended=False, boot="boot-1")], now=HERE) == 0
     assert counted([attempt(ended=False, boot="boot-2")], now=HERE) == 1
 
