@@ -1,0 +1,76 @@
+"""Where a chaos run takes place: its folders, its small disk, and the settings of daemons and commands there.
+
+Rules: what is mounted is unmounted, whatever happens; where nothing may be mounted, the disk is not filled, and the
+report says why. With the SQLite ledger all hosts use one file: that is not what production does (one daemon for each
+state_dir, and more work at once by `workers`), so each host has a state_dir and an instance lock of its own, and in it
+a link to the one ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from bench._chaos_trouble import Disk
+from daemon.emulator import Emulated
+
+#: Room for ledger, spooled documents and scratch, several times over.
+_DISK_MIB: Mapping[str, int] = {"fake": 64, "real": 512}
+#: Counted attempts of one document; what the judge holds the ledger against.
+MAX_ATTEMPTS = 3
+
+
+@contextmanager
+def small_disk(path: Path, *, engine: str) -> Iterator[Disk]:
+    """A disk of its own at `path`, which can be filled without hurting anybody else."""
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB[engine]}m,mode=0700", "bulkhead-chaos", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        yield Disk(path=path, reason=f"cannot mount a small disk: {done.stderr.strip()}")
+        return
+    try:
+        yield Disk(path=path)
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def state_dir(disk: Disk, name: str) -> Path:
+    """A host's own folder, with a link to the ledger of all."""
+    shared = disk.path / "ledger"
+    shared.mkdir(exist_ok=True)
+    folder = disk.path / name
+    folder.mkdir()
+    (folder / "ledger.db").symlink_to(shared / "ledger.db")
+    return folder
+
+
+def environment(aws: Emulated, url: str, work: Path, *, engine: Literal["fake", "real"], state: Path) -> dict[str, str]:
+    """The environment of a daemon, or of a command, that reaches the embedded AWS through `url`."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("BULKHEAD_", "AWS_"))}
+    clean.pop("CREDENTIALS_DIRECTORY", None)
+    nothing = work / "none.toml"  # an operator's own settings must not reach the run
+    nothing.touch()
+    own = {
+        "CONFIG": str(nothing),
+        "STATE_DIR": str(state),
+        "WORKERS": "2",
+        "DRAIN_S": "4",
+        "ALLOW_FAILPOINTS": "true",
+        "QUEUE__WAIT_S": "1",
+        "QUEUE__VISIBILITY_S": "10",
+        "QUEUE__RETRY_FOR_S": "4",
+        "STORE__CHECKPOINTS_URL": f"s3://{aws.bucket}/checkpoints",
+        "CHILD__STALL_S": "3" if engine == "fake" else "60",
+        "CHILD__MEMORY_BYTES": str((512 if engine == "fake" else 4096) * 2**20),
+        "RETRY__MAX_ATTEMPTS": str(MAX_ATTEMPTS),
+        "RETRY__RELEASE_DELAY_S": "0.5",
+        "RETRY__RECLAIM_DELAY_S": "1",
+        "LOG__FORMAT": "json",
+    }
+    settings = {name: value.replace(aws.endpoint_url, url) for name, value in aws.settings().items()}
+    return clean | settings | {f"BULKHEAD_{name}": value for name, value in own.items()}

@@ -1,0 +1,303 @@
+"""One chaos run from its start to its judgement: the storm, the calm, the end.
+
+Rules: documents are sent and the last state is read behind the proxy's back; whoever starts something ends it, in the
+reverse order, whatever happens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from bench import _chaos_judge as judges
+from bench._chaos_documents import Sent, real, tiny
+from bench._chaos_faults import Faults, Service
+from bench._chaos_hosts import NOT_RESTARTED, Host
+from bench._chaos_places import MAX_ATTEMPTS, environment, small_disk, state_dir
+from bench._chaos_proxy import Proxy, Record
+from bench._chaos_trouble import KILLS, Disk, Sweeps, Trouble
+from daemon import samples
+from daemon.config import load
+from daemon.emulator import Emulated, emulated
+from daemon.errors import ResourceError
+from daemon.sandbox import adopt_orphans, own_children
+
+#: How the results lie in the bucket.
+_RESULTS = "results/"
+#: How long the rest of the work may take once calm has returned; a net.
+_QUIET_S = 300.0
+_SWEEP_EVERY_S = 5.0
+#: The share of the storm within which all documents are sent.
+_SENDING = 0.8
+#: Loading the real engine three times at once takes tens of seconds on a busy machine.
+_READY_S = 240.0
+_DEPTHS = ("", "NotVisible", "Delayed")
+#: How long an orphan may take to end after its parent: the kernel kills it at once, on a busy machine.
+_ORPHANS_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is asked for."""
+
+    engine: Literal["fake", "real"]
+    documents: int
+    parents: int
+    #: How long things go wrong.
+    storm_s: float
+    troubles_per_minute: float
+    #: Share of requests that are hit.
+    faults: float
+    #: How far clocks move.
+    skew_s: float
+    #: Waits that the queue or the daemon would make longer are cut to this; see `_chaos_proxy.py`.
+    longest_wait_s: int
+    seed: int
+
+
+@dataclass(slots=True)
+class Scene:
+    """Everything that runs."""
+
+    aws: Emulated
+    disk: Disk
+    record: Record
+    faults: Faults
+    hosts: list[Host]
+    sweeps: Sweeps
+    trouble: Trouble
+    #: The environment of a command that is not disturbed.
+    quiet_env: dict[str, str]
+
+
+def run(plan: Plan, work: Path, *, tell: Callable[[str], None]) -> dict[str, object]:
+    """The whole run; its figures, `clean` among them."""
+    adopt_orphans()  # so that what outlives its parent becomes ours, and is seen
+    started = time.monotonic()
+    with _scene(plan, work) as scene:
+        sent = _documents(plan, scene.aws, work)
+        storm_s = _storm(plan, scene, sent, tell)
+        tell("calm; waiting until nothing is left to do")
+        quiet = _settled(scene)
+        leftovers = _stopped(scene)
+        figures = _judged(scene, sent, quiet=quiet)
+    leftovers["processes"] = _orphans()
+    figures |= {
+        "left_behind": leftovers,
+        "storm_s": round(storm_s, 1),
+        "elapsed_s": round(time.monotonic() - started, 1),
+    }
+    figures["kills_per_minute"] = round(int(str(figures["kills"])) * 60 / storm_s, 1)
+    clean = not (figures.pop("wrong") or any(leftovers.values()))
+    return {"clean": clean, **figures}
+
+
+@contextmanager
+def _scene(plan: Plan, work: Path) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        disk = stack.enter_context(small_disk(work / "disk", engine=plan.engine))
+        aws = stack.enter_context(emulated(work / "emulator.log"))
+        record, faults = Record(), Faults(seed=plan.seed, share=plan.faults, now=time.monotonic)
+        proxy = Proxy(
+            aws.endpoint_url,
+            faults=faults,
+            record=record,
+            results=f"/{aws.bucket}/{_RESULTS}",
+            dead_url=aws.dead_letter_url,
+            longest_s=plan.longest_wait_s,
+        )
+        stack.callback(proxy.close)
+        operator = state_dir(disk, "operator")
+        env = environment(aws, proxy.url, work, engine=plan.engine, state=operator)
+        sweeps = Sweeps(env=env, log=work / "sweep.log", every_s=_SWEEP_EVERY_S)
+        hosts = [
+            stack.enter_context(_host(f"host-{number}", plan, disk, work, env)) for number in range(1, plan.parents + 1)
+        ]
+        _await_ready(hosts, work)
+        sweeping = threading.Thread(target=sweeps.run, name="sweeps")
+        sweeping.start()
+        stack.callback(sweeping.join)
+        stack.callback(sweeps.stopping.set)
+        trouble = Trouble(
+            hosts,
+            sweeps=sweeps,
+            faults=faults,
+            disk=disk,
+            services=[Service.SQS, Service.S3],
+            per_minute=plan.troubles_per_minute,
+            skew_s=plan.skew_s,
+            seed=plan.seed,
+        )
+        quiet_env = environment(aws, aws.endpoint_url, work, engine=plan.engine, state=operator)
+        yield Scene(
+            aws=aws,
+            disk=disk,
+            record=record,
+            faults=faults,
+            hosts=hosts,
+            sweeps=sweeps,
+            trouble=trouble,
+            quiet_env=quiet_env,
+        )
+
+
+@contextmanager
+def _host(name: str, plan: Plan, disk: Disk, work: Path, env: dict[str, str]) -> Iterator[Host]:
+    """A host that has ended afterwards."""
+    state = state_dir(disk, name)
+    host = Host(name, engine=plan.engine, state=state, work=work, env=env, seed=f"{plan.seed} {name}")
+    try:
+        yield host
+    finally:
+        host.stop()
+
+
+def _await_ready(hosts: Sequence[Host], work: Path) -> None:
+    """Until every host has been ready once; raises `ResourceError` after a while."""
+    deadline = time.monotonic() + _READY_S
+    while not all(host.is_ready() for host in hosts):
+        if time.monotonic() > deadline:
+            raise ResourceError(f"cannot begin: not every daemon became ready within {_READY_S:.0f} s; see {work}")
+        threading.Event().wait(0.2)
+
+
+def _documents(plan: Plan, aws: Emulated, work: Path) -> list[Sent]:
+    """What is sent; the objects are in the bucket when this returns."""
+    if plan.engine == "fake":
+        sent = tiny(plan.documents, seed=plan.seed, bucket=aws.bucket)
+    else:
+        samples.write(work / "samples")
+        good = [work / "samples" / sample.name for sample in samples.GOOD]
+        sent = real(good, plan.documents, seed=plan.seed, bucket=aws.bucket)
+    for each in sent:
+        if each.content is not None:
+            aws.s3.put_object(Bucket=aws.bucket, Key=f"inbox/{each.name}", Body=each.content)
+    return sent
+
+
+def _storm(plan: Plan, scene: Scene, sent: Sequence[Sent], tell: Callable[[str], None]) -> float:
+    """Send everything while everything goes wrong; how long it lasted, in seconds."""
+    tell(f"{plan.parents} parents, {len(sent)} documents, {plan.storm_s:.0f} s of trouble, seed {plan.seed}")
+    begun = time.monotonic()
+    scene.trouble.start()
+    try:
+        pause_s = plan.storm_s * _SENDING / max(1, len(sent))
+        for number, each in enumerate(sent):
+            threading.Event().wait(max(0.0, begun + number * pause_s - time.monotonic()))
+            for _ in range(each.times):
+                scene.aws.sqs.send_message(QueueUrl=scene.aws.queue_url, MessageBody=each.body)
+        threading.Event().wait(max(0.0, begun + plan.storm_s - time.monotonic()))
+    finally:
+        scene.trouble.stop()
+        scene.faults.calm()
+        for host in scene.hosts:
+            host.calm()
+    return time.monotonic() - begun
+
+
+def _settled(scene: Scene) -> bool:
+    """Wait until both queues are empty, twice in a row, since a sweep may be about to send; whether they are."""
+    deadline, empty = time.monotonic() + _QUIET_S, 0
+    while time.monotonic() < deadline:
+        empty = empty + 1 if not sum(_depths(scene.aws).values()) else 0
+        if empty > 2 * _SWEEP_EVERY_S:
+            return True
+        threading.Event().wait(1.0)
+    return False
+
+
+def _depths(aws: Emulated) -> dict[str, int]:
+    names = [f"ApproximateNumberOfMessages{which}" for which in _DEPTHS]
+    found = {}
+    for url in (aws.queue_url, aws.dead_letter_url):
+        attributes = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        found[url.rpartition("/")[2]] = sum(int(attributes[name]) for name in names)
+    return found
+
+
+def _stopped(scene: Scene) -> dict[str, list[str]]:
+    """End the daemons as an operator would; what they had open, and what they leave behind."""
+    scene.sweeps.stopping.set()
+    found: dict[str, list[str]] = {"descriptors": [], "statuses": []}
+    for host in scene.hosts:
+        if host.pid is not None and len(held := judges.descriptors(host.pid)) > judges.IDLE_DESCRIPTORS:
+            found["descriptors"] += [f"{host.name}: {link}" for link in held]
+    for host in scene.hosts:
+        if (status := host.stop()) != 0:
+            found["statuses"].append(f"{host.name} left with {status} when it was told to stop")
+    found["scratch"] = judges.scratch(host.state for host in scene.hosts)
+    return found
+
+
+def _orphans() -> list[str]:
+    """Processes below us that nobody has ended. Those that have ended and that nobody awaited are awaited here."""
+    deadline = time.monotonic() + _ORPHANS_S
+    while living := [pid for pid in own_children() if os.waitpid(pid, os.WNOHANG) == (0, 0)]:
+        if time.monotonic() > deadline:
+            return [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in living]
+        threading.Event().wait(0.1)
+    return []
+
+
+def _judged(scene: Scene, sent: Sequence[Sent], *, quiet: bool) -> dict[str, object]:
+    """Figures, and under `wrong` whether any of them may not be."""
+    findings = _audited(scene)
+    store = judges.Store(scene.aws.s3, scene.aws.bucket, _RESULTS)
+    settings = load(environ=scene.quiet_env)
+    judged = judges.judge(sent, store=store, record=scene.record, settings=settings, max_attempts=MAX_ATTEMPTS)
+    named = {name: value for name, value in asdict(judged).items() if isinstance(value, list)}
+    ends: Counter[int] = sum((host.ends for host in scene.hosts), Counter())
+    bugs = judges.bugs([*(host.log for host in scene.hosts), scene.sweeps.log])
+    refused = {status: times for status, times in ends.items() if status in NOT_RESTARTED}
+    kills = {name: scene.trouble.done[name] for name in KILLS}
+    harmless = named.pop("harmless_parked")
+    wrong = [not quiet, findings, refused, scene.sweeps.wrong(), bugs, scene.record.early_deletions, *named.values()]
+    return {
+        "documents": len(sent),
+        "messages": sum(each.times for each in sent),
+        "published": judged.published,
+        "parked": judged.parked,
+        **{name: len(value) for name, value in named.items()},
+        "deleted_too_early": len(scene.record.early_deletions),
+        "harmless_parked": len(harmless),
+        "audit_findings": len(findings),
+        "kills": sum(kills.values()),
+        "kills_by_kind": kills,
+        "troubles": {name: times for name, times in scene.trouble.done.items() if name not in KILLS},
+        "disk": scene.disk.reason or "filled",
+        "requests": scene.record.requests,
+        "faults_injected": dict(scene.faults.done),
+        "attempts": judged.attempts,
+        "parents_ended_by_status": {str(status): times for status, times in sorted(ends.items())},
+        "sweeps_by_status": {str(status): times for status, times in sorted(scene.sweeps.done.items())},
+        "starts_refused": sum(refused.values()),
+        "bugs": len(bugs),
+        "queues_empty": quiet,
+        "wrong": any(wrong),
+        "named": {name: value[:20] for name, value in named.items() if value}
+        | {name: value[:20] for name, value in (("audit", findings), ("bugs", bugs)) if value},
+    }
+
+
+def _audited(scene: Scene) -> list[str]:
+    """The lines of `bulkhead audit`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "daemon", "audit", "--json"],
+        env=scene.quiet_env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_QUIET_S,
+    )
+    lines = [json.dumps(json.loads(line)) for line in done.stdout.splitlines()]
+    return lines or ([] if done.returncode == 0 else [f"status {done.returncode}: {done.stderr[-1000:]}"])

@@ -1,0 +1,205 @@
+"""What goes wrong in a chaos run, and when: kills, pauses, moved clocks, a full disk, outages; and the sweeps beside.
+
+Rules: one seeded generator draws what comes next and how long until then; everything that is begun is ended by whoever
+began it, also when the run is stopped in the middle (a paused parent goes on, the disk is freed); sweeps never stop.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench._chaos_faults import Faults, Service
+from bench._chaos_hosts import Host, children_of, kill_child_of, zygote_of
+from daemon.errors import ExitStatus
+
+#: Relative frequency of what goes wrong.
+_WEIGHTS: Mapping[str, int] = {
+    "child": 60,
+    "zygote": 8,
+    "parent": 8,
+    "sweep": 3,
+    "stop": 2,
+    "pause": 2,
+    "clock": 4,
+    "disk": 2,
+    "outage": 3,
+}
+KILLS = ("child", "zygote", "parent", "sweep")
+#: Longer than the shortest lease, so that others take over what the paused one still works on.
+_PAUSE_S = (1.0, 14.0)
+_OUTAGE_S = (0.5, 5.0)
+_FULL_S = (0.5, 4.0)
+#: How long a child is waited for, since most live for milliseconds.
+_CHILD_S = 0.5
+#: Statuses that a sweep may leave with: done, another one holds the lock, the world did not answer, killed.
+_SWEEP_STATUSES = frozenset({0, int(ExitStatus.ALREADY_RUNNING), int(ExitStatus.UNAVAILABLE), -signal.SIGKILL})
+_SWEEP_NET_S = 120.0
+
+
+@dataclass(slots=True)
+class Disk:
+    """The small disk that all hosts share; `reason` says why there is none of its own to fill."""
+
+    path: Path
+    reason: str = ""
+
+    def fill(self) -> None:
+        """Take all room that is left."""
+        with suppress(OSError):
+            free = os.statvfs(self.path)
+            descriptor = os.open(self.path / "ballast", os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, free.f_bavail * free.f_bsize)
+            finally:
+                os.close(descriptor)
+
+    def free(self) -> None:
+        """Give it back."""
+        (self.path / "ballast").unlink(missing_ok=True)
+
+
+@dataclass(slots=True)
+class Sweeps:
+    """`bulkhead sweep`, one after the other."""
+
+    env: Mapping[str, str]
+    log: Path
+    every_s: float
+    done: Counter[int] = field(default_factory=Counter)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Until told to stop."""
+        with self.log.open("ab") as output:
+            while not self.stopping.wait(self.every_s):
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "daemon", "sweep", "--json"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=dict(self.env),
+                )
+                try:
+                    self.done[self.process.wait(timeout=_SWEEP_NET_S)] += 1
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+                    self.process.wait()
+                    self.done[-signal.SIGALRM] += 1
+
+    def kill(self) -> bool:
+        """SIGKILL to the one that runs; False when none does."""
+        process = self.process
+        if process is None or process.poll() is not None:
+            return False
+        process.kill()
+        return True
+
+    def wrong(self) -> dict[int, int]:
+        """How often a sweep left with a status that it should never leave with."""
+        return {status: times for status, times in self.done.items() if status not in _SWEEP_STATUSES}
+
+
+class Trouble:
+    """Makes things go wrong, until told to stop."""
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        *,
+        sweeps: Sweeps,
+        faults: Faults,
+        disk: Disk,
+        services: Sequence[Service],
+        per_minute: float,
+        skew_s: float,
+        seed: int,
+    ) -> None:
+        self._hosts = hosts
+        self._sweeps = sweeps
+        self._faults = faults
+        self._disk = disk
+        self._services = services
+        self._mean_s = 60.0 / per_minute
+        self._skew_s = skew_s
+        self._random = random.Random(seed)  # noqa: S311 - seeded randomness is the point
+        self._stop = threading.Event()
+        self.done: Counter[str] = Counter()
+        self._actions: Mapping[str, Callable[[Host], bool]] = {
+            "child": self._kill_a_child,
+            "zygote": lambda host: kill_child_of(host.pid, lambda _below: zygote_of(host.pid or 0) or 0),
+            "parent": lambda host: host.send(signal.SIGKILL),
+            "sweep": lambda _host: self._sweeps.kill(),
+            "stop": lambda host: host.send(signal.SIGTERM),
+            "pause": self._pause,
+            "clock": self._move_clock,
+            "disk": self._fill_disk,
+            "outage": self._outage,
+        }
+        self._thread = threading.Thread(target=self._run, name="trouble", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No more trouble; what was begun is ended."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._random.expovariate(1 / self._mean_s)):
+            (what,) = self._random.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))
+            host = self._random.choice(self._hosts)
+            if self._actions[what](host):
+                self.done[what] += 1
+
+    def _kill_a_child(self, host: Host) -> bool:
+        zygote = None if host.pid is None else zygote_of(host.pid)
+        for _ in range(int(_CHILD_S / 0.01)):
+            if zygote is None or self._stop.is_set():
+                return False
+            if children_of(zygote) and kill_child_of(zygote, self._random.choice):
+                return True
+            self._stop.wait(0.01)
+        return False
+
+    def _pause(self, host: Host) -> bool:
+        """The whole parent stands still: its heartbeats stop, its lease runs out, others take over; then it goes on."""
+        if not host.send(signal.SIGSTOP):
+            return False
+
+        def go_on() -> None:
+            self._stop.wait(self._random.uniform(*_PAUSE_S))
+            host.send(signal.SIGCONT)
+
+        threading.Thread(target=go_on, name="pause").start()
+        return True
+
+    def _move_clock(self, host: Host) -> bool:
+        host.move_clock(self._random.choice([0.0, 1.0, -1.0]) * self._random.uniform(0.0, self._skew_s))
+        return True
+
+    def _fill_disk(self, _host: Host) -> bool:
+        if self._disk.reason:
+            return False
+        self._disk.fill()
+        try:
+            self._stop.wait(self._random.uniform(*_FULL_S))
+        finally:
+            self._disk.free()
+        return True
+
+    def _outage(self, _host: Host) -> bool:
+        self._faults.refuse(self._random.choice(list(self._services)), self._random.uniform(*_OUTAGE_S))
+        return True
