@@ -133,7 +133,8 @@ def bugs(logs: Iterable[Path]) -> list[str]:
             try:
                 event = json.loads(line)
             except ValueError:
-                if line.startswith("{"):  # its writer was killed in mid-sentence
+                # Its writer was killed in mid-sentence; or a command's last words, whose status is counted.
+                if line.startswith(("{", "bulkhead: ")):
                     continue
                 found.append(f"{log.name}: {line[:300]}")
                 continue

@@ -41,6 +41,7 @@ _OUTAGE_S = (0.5, 5.0)
 _FULL_S = (0.5, 4.0)
 #: How long a child is waited for, since most live for milliseconds.
 _CHILD_S = 0.5
+_GLANCE_S = 0.02
 #: Statuses that a sweep may leave with: done, another one holds the lock, the world did not answer, killed.
 _SWEEP_STATUSES = frozenset({0, int(ExitStatus.ALREADY_RUNNING), int(ExitStatus.UNAVAILABLE), -signal.SIGKILL})
 _SWEEP_NET_S = 120.0
@@ -164,14 +165,15 @@ class Trouble:
             if self._actions[what](host):
                 self.done[what] += 1
 
-    def _kill_a_child(self, host: Host) -> bool:
-        zygote = None if host.pid is None else zygote_of(host.pid)
-        for _ in range(int(_CHILD_S / 0.01)):
-            if zygote is None or self._stop.is_set():
-                return False
-            if children_of(zygote) and kill_child_of(zygote, self._random.choice):
+    def _kill_a_child(self, _host: Host) -> bool:
+        """Of whichever host has one first: they live for moments, and a kill that finds nobody proves nothing."""
+        for _ in range(int(_CHILD_S / _GLANCE_S)):
+            zygotes = [zygote for host in self._hosts if host.pid and (zygote := zygote_of(host.pid))]
+            self._random.shuffle(zygotes)
+            if any(children_of(zygote) and kill_child_of(zygote, self._random.choice) for zygote in zygotes):
                 return True
-            self._stop.wait(0.01)
+            if self._stop.wait(_GLANCE_S):
+                return False
         return False
 
     def _pause(self, host: Host) -> bool:

@@ -7,6 +7,7 @@ daemon and decides nothing. The descriptor is not inherited by what is exec'ed, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -16,7 +17,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from daemon.clock import Clock, SystemClock
-from daemon.errors import AlreadyRunningError, ResourceError
+from daemon.errors import AlreadyRunningError, BulkheadError, ResourceError, WorldError
+from daemon.model import Cause
 
 #: More than a holder's line ever has.
 _MAX_LINE_BYTES = 4_096
@@ -32,15 +34,14 @@ def instance_lock(
     """Hold the lock on `path` while the block runs; creates the file, not its folder.
 
     `advice` ends the message to whoever comes second. Raises `AlreadyRunningError` naming the holder's pid, host and
-    age, `ResourceError` when the file cannot be made.
+    age, `ResourceError` when the file cannot be made, `WorldError(DISK_FULL)` when there is no room for it.
     """
     clock = clock or SystemClock()
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ResourceError(
-            f"cannot lock {path}: {error.strerror}. Check that its folder exists and that this user may write in it."
-        ) from error
+        advice_now = "Check that its folder exists and that this user may write in it."
+        raise _unwritable("lock", path, error, advice=advice_now) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,13 +57,21 @@ def instance_lock(
 
 
 def _write_holder(descriptor: int, path: Path, *, since: datetime) -> None:
-    """Say who holds the lock; raises `ResourceError` when there is no room for one line."""
+    """Say who holds the lock. Raises like `instance_lock`."""
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since.isoformat()}
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
     except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}. Make room, and start again.") from error
+        raise _unwritable("write", path, error, advice="Put state_dir on a disk that works.") from error
+
+
+def _unwritable(verb: str, path: Path, error: OSError, *, advice: str) -> BulkheadError:
+    """A full disk passes, and whoever restarts us shall try again; everything else needs a person."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        detail = f"cannot {verb} {path}: the disk is full. Free some space; the next start goes on."
+        return WorldError(Cause.DISK_FULL, detail)
+    return ResourceError(f"cannot {verb} {path}: {error.strerror}. {advice}")
 
 
 def _already_running(path: Path, line: bytes, *, now: datetime, advice: str) -> AlreadyRunningError:

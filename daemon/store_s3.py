@@ -50,6 +50,8 @@ ROUNDS = 5
 TOKEN_METADATA = "fencing-token"  # noqa: S105 - a name, not a secret
 
 _THROTTLED = frozenset({"SlowDown", "Throttling", "ThrottlingException", "RequestTimeout", "TooManyRequestsException"})
+#: Credentials that were good, and will be again once whoever issues them has: no refused start, no document's fault.
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 _CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409"})
 
 
@@ -105,18 +107,9 @@ class S3Store:
 
     def manifest(self, document_id: str) -> Mapping[str, object] | None:
         """See `Store.manifest`."""
-        key = self._key(document_id, MANIFEST)
-
-        def read() -> bytes:
-            return self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
-
         with self._translated():
-            try:
-                return read_manifest(self._call(read))
-            except ClientError as error:
-                if _code(error) == "NoSuchKey":
-                    return None
-                raise
+            content = self._read(self._key(document_id, MANIFEST))
+        return None if content is None else read_manifest(content)
 
     def location(self, document_id: str, name: str) -> str:
         """See `Store.location`."""
@@ -126,11 +119,13 @@ class S3Store:
         """See `Store.check`."""
         key = f"{self._prefix}/.probe-{uuid.uuid4()}".removeprefix("/")
         with self._translated(), self._needs("s3:ListBucket and s3:GetObject"):
+            # A GET first: the answer to a HEAD has no code, and does not say whose problem it is.
+            self._read(key)
             self._seen(key)
-        with self._translated(), self._needs("s3:PutObject"):
+        with self._translated(), self._needs("s3:PutObject"), _done_before():
             self._put_object(key, b"bulkhead", fence=0, seen=None)
         kept = self._is_refused_twice(key)
-        with self._translated(), self._needs("s3:DeleteObject"):
+        with self._translated(), self._needs("s3:DeleteObject"), _done_before():
             seen = self._seen(key)
             assert seen is not None, "the probe that was just written"
             self._delete_object(key, seen)
@@ -207,6 +202,17 @@ class S3Store:
         """Remove what was seen; raises `ClientError` of `_CHANGED` when something else is there."""
         self._call(lambda: self._client.delete_object(Bucket=self._bucket, Key=key, IfMatch=seen.etag))
 
+    def _read(self, key: str) -> bytes | None:
+        def read() -> bytes:
+            return self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+
+        try:
+            return self._call(read)
+        except ClientError as error:
+            if _code(error) == "NoSuchKey":
+                return None
+            raise
+
     def _seen(self, key: str) -> Seen | None:
         try:
             head = self._call(lambda: self._client.head_object(Bucket=self._bucket, Key=key))
@@ -262,6 +268,16 @@ class S3Store:
             raise ResourceError(f"{where}: {error}. Check the credentials and the store.* settings.") from error
 
 
+@contextlib.contextmanager
+def _done_before() -> Iterator[None]:
+    """A call about our own probe, which nobody else changes: a refusal is the echo of a try whose answer was lost."""
+    try:
+        yield
+    except ClientError as error:
+        if _code(error) not in _CHANGED:
+            raise
+
+
 def _code(error: ClientError) -> str:
     return error.response.get("Error", {}).get("Code", "?")
 
@@ -274,5 +290,7 @@ def _is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later; 501 says that it never will."""
     if isinstance(error, ClientError):
         status = _status(error)
-        return (status >= 500 and status != 501) or status == 429 or _code(error) in _THROTTLED  # noqa: PLR2004 - HTTP
+        if status == 400 and error.operation_name == "HeadObject":  # noqa: PLR2004 - HTTP
+            return True  # an expired token, said without a code
+        return (status >= 500 and status != 501) or status == 429 or _code(error) in _THROTTLED | _EXPIRED  # noqa: PLR2004 - HTTP
     return isinstance(error, ConnectionFailedError | HTTPClientError | IncompleteReadError | CredentialRetrievalError)

@@ -344,6 +344,32 @@ def test_check_without_credentials(endpoint: str, monkeypatch: pytest.MonkeyPatc
         store.check()
 
 
+@pytest.mark.parametrize("operation", ["PutObject", "DeleteObject"])
+def test_check_whose_answer_is_lost(endpoint: str, operation: str) -> None:
+    """A probe that was written or removed although the answer never came: a hiccup at start is no refused start."""
+    store, client = new_store(endpoint, retry_for_s=5.0)
+    lost: list[str] = []
+
+    def lose(**_: Any) -> None:
+        if not lost:
+            lost.append(operation)
+            raise EndpointConnectionError(endpoint_url=endpoint)
+
+    client.meta.events.register(f"response-received.s3.{operation}", lose)
+    store.check()
+    assert lost == [operation]
+    assert plain_client(endpoint).list_objects_v2(Bucket=BUCKET).get("Contents", []) == []
+
+
+def test_check_with_expired_credentials(endpoint: str) -> None:
+    """They are renewed by whoever issued them: systemd starts the daemon again, which it would not after a refusal."""
+    store, client = new_store(endpoint)
+    answer(client, 400, "ExpiredToken")
+    with pytest.raises(WorldError, match="ExpiredToken") as caught:
+        store.check()
+    assert caught.value.cause is Cause.STORE_UNAVAILABLE
+
+
 def test_check_of_a_store_without_conditions(endpoint: str) -> None:
     """A store that ignores conditions would let two hosts overwrite each other: refused, and the trial removed."""
     store, client = new_store(endpoint)

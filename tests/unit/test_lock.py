@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from daemon.errors import AlreadyRunningError, ExitStatus, ResourceError
+from daemon.errors import AlreadyRunningError, ExitStatus, ResourceError, WorldError
 from daemon.lock import instance_lock
+from daemon.model import Cause
 from tests.fakes.clock import FakeClock
 
 HOLDER = """
@@ -101,3 +103,16 @@ def test_missing_folder(tmp_path: Path) -> None:
     """A wrong state_dir is the operator's to mend, and is named."""
     with pytest.raises(ResourceError, match=r"cannot lock .*absent"), instance_lock(tmp_path / "absent" / "lock"):
         pass
+
+
+@pytest.mark.parametrize("call", ["open", "pwrite"])
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A disk that is full while systemd starts us passes: the status is one that is started again, not 12."""
+
+    def no_room(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, no_room)
+    with pytest.raises(WorldError, match=r"the disk is full") as caught, instance_lock(tmp_path / "instance.lock"):
+        pass
+    assert caught.value.cause is Cause.DISK_FULL
