@@ -13,78 +13,35 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
 
 from bench import _chaos_judge as judges
 from bench._chaos_documents import Sent, real, tiny
-from bench._chaos_faults import Faults, Service
-from bench._chaos_hosts import NOT_RESTARTED, Host
-from bench._chaos_places import MAX_ATTEMPTS, environment, small_disk, state_dir
-from bench._chaos_proxy import Proxy, Record
-from bench._chaos_trouble import KILLS, Disk, Sweeps, Trouble
+from bench._chaos_hosts import NOT_RESTARTED
+from bench._chaos_places import MAX_ATTEMPTS
+from bench._chaos_scene import RESULTS, SWEEP_EVERY_S, Plan, Scene, scene_of
+from bench._chaos_trouble import KILLS
 from daemon import samples
 from daemon.config import load
-from daemon.emulator import Emulated, emulated
-from daemon.errors import ResourceError
+from daemon.emulator import Emulated
 from daemon.sandbox import adopt_orphans, own_children
 
-#: How the results lie in the bucket.
-_RESULTS = "results/"
 #: How long the rest of the work may take once calm has returned; a net.
 _QUIET_S = 300.0
-_SWEEP_EVERY_S = 5.0
 #: The share of the storm within which all documents are sent.
 _SENDING = 0.8
-#: Loading the real engine three times at once takes tens of seconds on a busy machine.
-_READY_S = 240.0
 _DEPTHS = ("", "NotVisible", "Delayed")
 #: How long an orphan may take to end after its parent: the kernel kills it at once, on a busy machine.
 _ORPHANS_S = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is asked for."""
-
-    engine: Literal["fake", "real"]
-    documents: int
-    parents: int
-    #: How long things go wrong.
-    storm_s: float
-    troubles_per_minute: float
-    #: Share of requests that are hit.
-    faults: float
-    #: How far clocks move.
-    skew_s: float
-    #: Waits that the queue or the daemon would make longer are cut to this; see `_chaos_proxy.py`.
-    longest_wait_s: int
-    seed: int
-
-
-@dataclass(slots=True)
-class Scene:
-    """Everything that runs."""
-
-    aws: Emulated
-    disk: Disk
-    record: Record
-    faults: Faults
-    hosts: list[Host]
-    sweeps: Sweeps
-    trouble: Trouble
-    #: The environment of a command that is not disturbed.
-    quiet_env: dict[str, str]
 
 
 def run(plan: Plan, work: Path, *, tell: Callable[[str], None]) -> dict[str, object]:
     """The whole run; its figures, `clean` among them."""
     adopt_orphans()  # so that what outlives its parent becomes ours, and is seen
     started = time.monotonic()
-    with _scene(plan, work) as scene:
+    with scene_of(plan, work) as scene:
         sent = _documents(plan, scene.aws, work)
         storm_s = _storm(plan, scene, sent, tell)
         tell("calm; waiting until nothing is left to do")
@@ -100,75 +57,6 @@ def run(plan: Plan, work: Path, *, tell: Callable[[str], None]) -> dict[str, obj
     figures["kills_per_minute"] = round(int(str(figures["kills"])) * 60 / storm_s, 1)
     clean = not (figures.pop("wrong") or any(leftovers.values()))
     return {"clean": clean, **figures}
-
-
-@contextmanager
-def _scene(plan: Plan, work: Path) -> Iterator[Scene]:
-    with ExitStack() as stack:
-        disk = stack.enter_context(small_disk(work / "disk", engine=plan.engine))
-        aws = stack.enter_context(emulated(work / "emulator.log"))
-        record, faults = Record(), Faults(seed=plan.seed, share=plan.faults, now=time.monotonic)
-        proxy = Proxy(
-            aws.endpoint_url,
-            faults=faults,
-            record=record,
-            results=f"/{aws.bucket}/{_RESULTS}",
-            dead_url=aws.dead_letter_url,
-            longest_s=plan.longest_wait_s,
-        )
-        stack.callback(proxy.close)
-        operator = state_dir(disk, "operator")
-        env = environment(aws, proxy.url, work, engine=plan.engine, state=operator)
-        sweeps = Sweeps(env=env, log=work / "sweep.log", every_s=_SWEEP_EVERY_S)
-        hosts = [
-            stack.enter_context(_host(f"host-{number}", plan, disk, work, env)) for number in range(1, plan.parents + 1)
-        ]
-        _await_ready(hosts, work)
-        sweeping = threading.Thread(target=sweeps.run, name="sweeps")
-        sweeping.start()
-        stack.callback(sweeping.join)
-        stack.callback(sweeps.stopping.set)
-        trouble = Trouble(
-            hosts,
-            sweeps=sweeps,
-            faults=faults,
-            disk=disk,
-            services=[Service.SQS, Service.S3],
-            per_minute=plan.troubles_per_minute,
-            skew_s=plan.skew_s,
-            seed=plan.seed,
-        )
-        quiet_env = environment(aws, aws.endpoint_url, work, engine=plan.engine, state=operator)
-        yield Scene(
-            aws=aws,
-            disk=disk,
-            record=record,
-            faults=faults,
-            hosts=hosts,
-            sweeps=sweeps,
-            trouble=trouble,
-            quiet_env=quiet_env,
-        )
-
-
-@contextmanager
-def _host(name: str, plan: Plan, disk: Disk, work: Path, env: dict[str, str]) -> Iterator[Host]:
-    """A host that has ended afterwards."""
-    state = state_dir(disk, name)
-    host = Host(name, engine=plan.engine, state=state, work=work, env=env, seed=f"{plan.seed} {name}")
-    try:
-        yield host
-    finally:
-        host.stop()
-
-
-def _await_ready(hosts: Sequence[Host], work: Path) -> None:
-    """Until every host has been ready once; raises `ResourceError` after a while."""
-    deadline = time.monotonic() + _READY_S
-    while not all(host.is_ready() for host in hosts):
-        if time.monotonic() > deadline:
-            raise ResourceError(f"cannot begin: not every daemon became ready within {_READY_S:.0f} s; see {work}")
-        threading.Event().wait(0.2)
 
 
 def _documents(plan: Plan, aws: Emulated, work: Path) -> list[Sent]:
@@ -210,7 +98,7 @@ def _settled(scene: Scene) -> bool:
     deadline, empty = time.monotonic() + _QUIET_S, 0
     while time.monotonic() < deadline:
         empty = empty + 1 if not sum(_depths(scene.aws).values()) else 0
-        if empty > 2 * _SWEEP_EVERY_S:
+        if empty > 2 * SWEEP_EVERY_S:
             return True
         threading.Event().wait(1.0)
     return False
@@ -252,7 +140,7 @@ def _orphans() -> list[str]:
 def _judged(scene: Scene, sent: Sequence[Sent], *, quiet: bool) -> dict[str, object]:
     """Figures, and under `wrong` whether any of them may not be."""
     findings = _audited(scene)
-    store = judges.Store(scene.aws.s3, scene.aws.bucket, _RESULTS)
+    store = judges.Store(scene.aws.s3, scene.aws.bucket, RESULTS)
     settings = load(environ=scene.quiet_env)
     judged = judges.judge(sent, store=store, record=scene.record, settings=settings, max_attempts=MAX_ATTEMPTS)
     named = {name: value for name, value in asdict(judged).items() if isinstance(value, list)}

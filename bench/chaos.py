@@ -21,7 +21,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench._chaos_run import Plan, run
+from bench._chaos_run import run
+from bench._chaos_scene import Plan
 from bench._measure import machine, prepared
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -19,7 +20,7 @@ import structlog
 
 from daemon import sandbox
 from daemon.clock import Clock
-from daemon.errors import EngineError
+from daemon.errors import EngineError, ExitStatus
 from daemon.launch import Ends, EngineSpec, Handle
 from daemon.processes import end_marked
 
@@ -39,6 +40,15 @@ class NotSingleThreadedError(EngineError):
     """The warm process has more than one thread, so it must not fork."""
 
 
+class ZygoteLostError(EngineError):
+    """It did not get as far as to say what is missing: it was killed from outside, or its host was too slow.
+
+    Unlike a part that is missing this may pass, so the status is one with which systemd starts the daemon again.
+    """
+
+    status = ExitStatus.UNAVAILABLE
+
+
 class Zygote:
     """One life of the zygote, from exec to its end."""
 
@@ -51,6 +61,8 @@ class Zygote:
         self._printed: deque[str] = deque(maxlen=20)
         self._started: SimpleQueue[subprocess.Popen[str] | OSError] = SimpleQueue()
         self._stopping = False
+        #: As Popen says it; None while it lives.
+        self._status: int | None = None
         self.ended = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="zygote-keeper", daemon=True)
         self._keeper.start()
@@ -85,27 +97,31 @@ class Zygote:
         with process.stdout:
             while line := process.stdout.readline(500):
                 self._printed.append(line.rstrip())
-        status = process.wait()
+        self._status = process.wait()
         self.ended.set()
         if not self._stopping:
-            log.warning("zygote.died", zygote_pid=process.pid, status=status, printed=list(self._printed)[-5:])
+            log.warning("zygote.died", zygote_pid=process.pid, status=self._status, printed=list(self._printed)[-5:])
 
     def await_ready(self, timeout_s: float) -> dict[str, object]:
         """Wait until it is warm and return the engine's manifest.
 
-        Raises NotSingleThreadedError, and EngineError with its own words when it cannot load.
+        Raises NotSingleThreadedError, ZygoteLostError, and EngineError with its own words when it cannot load.
         """
         self._control.settimeout(timeout_s)
         try:
             data = self._control.recv(_MESSAGE_BYTES)
         except TimeoutError:
-            raise EngineError(
+            raise ZygoteLostError(
                 f"cannot use the zygote: not ready within {timeout_s:.0f} s (child.start_timeout_s)"
             ) from None
         except OSError:
             data = b""
         if not data:
             self.ended.wait(_STOP_S)
+            if self._status == -signal.SIGKILL:
+                raise ZygoteLostError(
+                    "cannot use the zygote: it was killed while loading; look for the kernel's OOM killer"
+                )
             words = " | ".join(self._printed) or "without a word"
             raise EngineError(f"cannot use the zygote: it ended while loading: {words[-1000:]}")
         message = json.loads(data)

@@ -10,6 +10,7 @@ import json
 import logging
 import mmap
 import os
+import signal
 import socket
 import stat
 import struct
@@ -238,6 +239,18 @@ def load_missing_module(settings: EngineSettings, *, threads: int) -> FakeEngine
 def load_and_die(settings: EngineSettings, *, threads: int) -> FakeEngine:
     """A factory that ends its process."""
     os.abort()
+
+
+def load_and_be_killed(settings: EngineSettings, *, threads: int) -> FakeEngine:
+    """A factory whose process is killed from outside, as the kernel does it for want of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return FakeEngine()
+
+
+def load_for_ever(settings: EngineSettings, *, threads: int) -> FakeEngine:
+    """A factory on a host that is far too slow."""
+    threading.Event().wait()
+    return FakeEngine()
 
 
 COMMANDS: Mapping[str, Callable[[str], object]] = {

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from daemon.children import ChildResult
-from daemon.errors import EngineError
+from daemon.errors import EngineError, ExitStatus
 from daemon.model import Cause, PageRecord
 from tests.process.conftest import HERE, Ward, is_gone
 
@@ -132,6 +132,20 @@ def test_engine_that_does_not_load(start: str, factory: str, words: str, tmp_pat
     before = ward.census()
     with pytest.raises(EngineError, match=words):
         ward.children.start()
+    assert ward.census() == before
+
+
+@pytest.mark.parametrize(
+    ("factory", "words"),
+    [("fake_engine:load_and_be_killed", "killed while loading"), ("fake_engine:load_for_ever", "not ready within")],
+)
+def test_zygote_that_was_not_let_load(factory: str, words: str, tmp_path: Path) -> None:
+    """Killed while loading, or on a host that is too slow: systemd starts the daemon again, nothing is missing."""
+    ward = Ward("zygote", tmp_path, factory, start_timeout_s=1.5)
+    before = ward.census()
+    with pytest.raises(EngineError, match=words) as caught:
+        ward.children.start()
+    assert caught.value.status is ExitStatus.UNAVAILABLE
     assert ward.census() == before
 
 
