@@ -159,12 +159,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         supervision.close()
         return _load_and_live(arguments)
     reaper = Reaper()
-    live_child = reaper.adopt(pid, supervision)
-    sandbox.close_all_but({0, 1, 2, live_child.pidfd, supervision.fileno()})
+    pidfd = reaper.adopt(pid).pidfd
+    reaper.assign(reaper.live[pidfd], supervision)
+    sandbox.close_all_but({0, 1, 2, pidfd, supervision.fileno()})
     waiting = select.poll()
-    waiting.register(live_child.pidfd, select.POLLIN)
+    waiting.register(pidfd, select.POLLIN)
     waiting.poll()
-    reaper.conclude(live_child)
+    reaper.conclude(reaper.live[pidfd])
     return 0
 
 

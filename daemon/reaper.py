@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daemon import sandbox
 
@@ -30,8 +30,8 @@ class Live:
 
     pid: int
     pidfd: int
-    #: Where its end is reported; closed with the report.
-    supervision: socket.socket
+    #: Where its end is reported; closed with the report. None while nobody has asked for this child.
+    supervision: socket.socket | None = None
 
 
 class Reaper:
@@ -41,24 +41,30 @@ class Reaper:
         #: By pidfd, which is readable when the child has ended.
         self.live: dict[int, Live] = {}
 
-    def adopt(self, pid: int, supervision: socket.socket) -> Live:
-        """Remember a child that was forked just now, and send its pidfd."""
+    def adopt(self, pid: int) -> Live:
+        """Remember a child that was forked just now."""
         with suppress(OSError):  # it has done so itself, or has ended
             os.setpgid(pid, pid)
-        live = Live(pid=pid, pidfd=os.pidfd_open(pid), supervision=supervision)
+        live = Live(pid=pid, pidfd=os.pidfd_open(pid))
         self.live[live.pidfd] = live
-        with suppress(OSError):  # the parent hung up, and will be seen to have
-            socket.send_fds(supervision, [json.dumps({"started": pid}).encode()], [live.pidfd])
         return live
 
+    def assign(self, live: Live, supervision: socket.socket) -> None:
+        """Tell of this child on `supervision` from now on, beginning with its pidfd."""
+        self.live[live.pidfd] = replace(live, supervision=supervision)
+        with suppress(OSError):  # the parent hung up, and will be seen to have
+            socket.send_fds(supervision, [json.dumps({"started": live.pid}).encode()], [live.pidfd])
+
     def conclude(self, live: Live) -> None:
-        """End what a dead child left behind, reap it, report."""
+        """End what a dead child left behind, reap it, and report to whoever asked for it."""
         with suppress(ProcessLookupError):
             os.killpg(live.pid, signal.SIGKILL)  # the dead leader is not reaped yet, so the number is still its own
         orphans = self._end_orphans()
         _, status, usage = os.wait4(live.pid, 0)
         del self.live[live.pidfd]
         os.close(live.pidfd)
+        if live.supervision is None:
+            return
         report = {"exited": status, "max_rss_bytes": usage.ru_maxrss * 1024, "orphans": orphans}
         with suppress(OSError):
             live.supervision.send(json.dumps(report).encode())

@@ -1,8 +1,9 @@
-"""One clean process: everything loaded once, exactly one thread, forks on request.
+"""One clean process: everything loaded once, exactly one thread, forks its children one ahead.
 
 Shell, started by exec as `python -m daemon.zygote`. It never opens a document and never converts: a used engine
 leaves threads, and a process with threads must not fork. It loops over its control socket and the pidfds of
-its children; nothing else wakes it.
+its children; nothing else wakes it. One child always stands by, forked before it is asked for; it takes one job and
+lives one life like any other, and has seen no document before.
 When the control socket closes, it ends everything below it and leaves.
 """
 
@@ -19,11 +20,12 @@ import socket
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from daemon import child, loading, sandbox
 from daemon.engine.api import Engine
 from daemon.errors import EngineError, ExitStatus
-from daemon.reaper import Reaper
+from daemon.reaper import Live, Reaper
 
 #: What a request carries: our supervision end, the child's frames end, the document, the finished pages, stdout/stderr
 #: and the fault log.
@@ -33,79 +35,143 @@ _REQUEST_BYTES = 4096
 _STATUS_BUG = 70
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """A child that was forked ahead: it has locked itself in, and waits for its job."""
+
+    live: Live
+    #: Its job goes in here; closed, it leaves.
+    entrance: socket.socket
+
+
 class Zygote:
-    """Serves fork requests until its control socket closes."""
+    """Serves requests for children until its control socket closes."""
 
     def __init__(self, engine: Engine, control: socket.socket) -> None:
         self._engine = engine
         self._control = control
         self._pid = os.getpid()
         self._reaper = Reaper()
+        self._standby: Standby | None = None
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         #: Libraries' own descriptors (model files): a child keeps these, and nothing else that is open now.
         self._library_descriptors = sandbox.open_descriptors() - {0, 1, 2, control.fileno()}
+        self._stand_one_by()
 
     def serve(self) -> None:
         """Loop; returns when the parent has gone."""
         while True:
             for fd, _ in self._poll.poll():
                 if fd in self._reaper.live:
-                    self._poll.unregister(fd)
-                    self._reaper.conclude(self._reaper.live[fd])
+                    self._conclude(self._reaper.live[fd])
                 elif not self._take_request():
                     self._reaper.end_all()
                     return
 
+    def _conclude(self, live: Live) -> None:
+        """A child has ended. A standby that has is replaced with the next request: a fork that fails must not loop."""
+        self._poll.unregister(live.pidfd)
+        if self._standby is not None and self._standby.live.pidfd == live.pidfd:
+            self._standby.entrance.close()
+            self._standby = None
+        self._reaper.conclude(live)
+
     def _take_request(self) -> bool:
-        """Read one request and fork for it; False when the control socket has closed."""
-        space = socket.CMSG_SPACE(REQUEST_DESCRIPTORS * array.array("i").itemsize)
-        data, ancillary, _, _ = self._control.recvmsg(_REQUEST_BYTES, space, socket.MSG_CMSG_CLOEXEC)
-        if not data:
+        """Read one request and give it to a child; False when the control socket has closed."""
+        request, received = receive_with_descriptors(self._control)
+        if not request:
             return False
-        received = array.array("i")
-        for _, _, payload in ancillary:
-            received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
         assert len(received) == REQUEST_DESCRIPTORS, "the parent sends all descriptors with its request"
         supervision_fd, *descriptors = received
         supervision = socket.socket(fileno=supervision_fd)
-        limits = sandbox.Limits(**json.loads(data))
         try:
-            pid = os.fork()
+            live = self._hand_over(request, descriptors)
         except OSError as error:  # no memory or no process left: not this document's doing
             with supervision, suppress(OSError):
                 supervision.send(json.dumps({"failed": str(error)}).encode())
         else:
-            if pid == 0:
-                self._become_child(descriptors, limits)
-            self._poll.register(self._reaper.adopt(pid, supervision).pidfd, select.POLLIN)
+            self._reaper.assign(live, supervision)
         for fd in descriptors:
             os.close(fd)
+        self._stand_one_by()
         return True
 
-    def _become_child(self, descriptors: Sequence[int], limits: sandbox.Limits) -> None:
-        """Never returns: whatever happens, the process ends here. `descriptors` are in the order of `launch.Ends`."""
-        frames_fd, document, finished, output, fault_log = descriptors
+    def _hand_over(self, request: bytes, descriptors: Sequence[int]) -> Live:
+        """Give the job to the standby, or to a new child where there is none or it has just died. Raises OSError."""
+        for standby in (self._standby, None):
+            child_, self._standby = standby or self._fork(), None
+            with child_.entrance:
+                try:
+                    socket.send_fds(child_.entrance, [request], descriptors)
+                except OSError:
+                    if standby is None:
+                        raise
+                else:
+                    return child_.live
+        raise AssertionError("the second turn returns or raises")
+
+    def _stand_one_by(self) -> None:
+        """Fork the next child ahead, so that a request need not wait for it."""
+        if self._standby is None:
+            with suppress(OSError):  # the next request will meet the same, and tell
+                self._standby = self._fork()
+
+    def _fork(self) -> Standby:
+        """Raises OSError when there is no memory or no process left."""
+        entrance, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with inside:
+            try:
+                pid = os.fork()
+            except OSError:
+                entrance.close()
+                raise
+            if pid == 0:
+                self._become_child(inside)
+        live = self._reaper.adopt(pid)
+        self._poll.register(live.pidfd, select.POLLIN)
+        return Standby(live=live, entrance=entrance)
+
+    def _become_child(self, inside: socket.socket) -> None:
+        """Never returns: whatever happens, the process ends here."""
         status = _STATUS_BUG
         try:
             os.setpgid(0, 0)
             sandbox.die_with(self._pid)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            sandbox.close_all_but({0, 1, 2, frames_fd, document, finished, fault_log, *self._library_descriptors})
-            status = child.live(
-                self._engine,
-                connection=socket.socket(fileno=frames_fd),
-                document=document,
-                finished=finished,
-                fault_log=fault_log,
-                limits=limits,
-            )
+            sandbox.close_all_but({0, 1, 2, inside.fileno(), *self._library_descriptors})
+            request, descriptors = receive_with_descriptors(inside)
+            inside.close()
+            status = self._live(request, descriptors) if request else 0
         except BaseException:  # noqa: BLE001  the last frame of this process: said in its stderr, and never returned from
             traceback.print_exc()
         finally:
             child.leave(status)
+
+    def _live(self, request: bytes, descriptors: Sequence[int]) -> int:
+        """Take what was handed over and live; returns the exit status. `descriptors`: in the order of `launch.Ends`."""
+        frames_fd, document, finished, output, fault_log = descriptors
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        return child.live(
+            self._engine,
+            connection=socket.socket(fileno=frames_fd),
+            document=document,
+            finished=finished,
+            fault_log=fault_log,
+            limits=sandbox.Limits(**json.loads(request)),
+        )
+
+
+def receive_with_descriptors(source: socket.socket) -> tuple[bytes, list[int]]:
+    """Wait for one message with its descriptors; no bytes: the other side has gone."""
+    space = socket.CMSG_SPACE(REQUEST_DESCRIPTORS * array.array("i").itemsize)
+    data, ancillary, _, _ = source.recvmsg(_REQUEST_BYTES, space, socket.MSG_CMSG_CLOEXEC)
+    received = array.array("i")
+    for _, _, payload in ancillary:
+        received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
+    return data, list(received)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,9 +194,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()
     threads = sandbox.thread_names()
     ready = {"ready": os.getpid(), "threads": threads, "engine": loading.plain(engine.manifest)}
+    zygote = Zygote(engine, control) if len(threads) == 1 else None
     control.send(json.dumps(ready).encode())
-    if len(threads) == 1:
-        Zygote(engine, control).serve()
+    if zygote is not None:
+        zygote.serve()
     return 0
 
 

@@ -30,7 +30,8 @@ class Census:
     descriptors: int
     processes: frozenset[int]
     zygote_descriptors: int
-    zygote_children: tuple[str, ...]
+    #: One stands by, and is another after each life.
+    zygote_children: int
     scratch: tuple[str, ...]
 
 
@@ -98,7 +99,7 @@ class Ward:
             descriptors=len(sandbox.open_descriptors()),
             processes=own,
             zygote_descriptors=len(list(Path(f"/proc/{zygote}/fd").iterdir())) if zygote else 0,
-            zygote_children=tuple(task.read_text().split()) if zygote else (),
+            zygote_children=len(task.read_text().split()) if zygote else 0,
             scratch=tuple(sorted(path.name for path in self.scratch.iterdir())),
         )
 

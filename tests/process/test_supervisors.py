@@ -7,8 +7,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,41 @@ def test_zygote_killed_between(zygote_ward: Ward) -> None:
     assert set(causes[1:]) == {Cause.CONVERTED}
 
 
+def test_standby_killed(zygote_ward: Ward) -> None:
+    """A child that dies before it has a job costs nothing, and none is forked in its place until one is asked for."""
+    zygote = zygote_ward.children.zygote_pid
+    assert zygote is not None
+    (standby,) = descendants(zygote)
+    os.kill(standby, signal.SIGKILL)
+    assert is_gone(standby)
+    _wait_for(lambda: not descendants(zygote))
+    assert zygote_ward.run("a").outcome.cause is Cause.CONVERTED
+    _wait_for(lambda: len(descendants(zygote)) == 1)
+    assert zygote_ward.children.zygote_pid == zygote
+
+
+def test_each_document_has_a_child_of_its_own(zygote_ward: Ward) -> None:
+    """The one that stood by takes the next document, and no second one."""
+    zygote = zygote_ward.children.zygote_pid
+    assert zygote is not None
+    used = []
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            _wait_for(lambda: len(descendants(zygote)) == 1)
+            used += descendants(zygote)
+            assert zygote_ward.run("a").outcome.cause is Cause.CONVERTED
+    assert [line["pid"] for line in logs if line["event"] == "child.exited"] == used
+    assert len(set(used)) == 3
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it does not come to that")
+
+
 def test_zygote_stops_with_its_parent(zygote_ward: Ward) -> None:
     """`stop` leaves no zygote."""
     pid = zygote_ward.children.zygote_pid
@@ -98,7 +134,8 @@ def test_parent_killed(start: str, tmp_path: Path) -> None:
         while "running" not in (line := helper.stdout.readline()):
             assert line, "the helper ended early"
         below = descendants(helper.pid)
-        assert len(below) == 2  # the child, and whoever reaps it
+        # The child, whoever reaps it, and a zygote's next child.
+        assert len(below) == (3 if start == "zygote" else 2)
         ends = [os.pidfd_open(pid) for pid in below]
         helper.kill()
         helper.wait()
