@@ -266,13 +266,18 @@ class Work:
     def _give_back(self, error: WorldError) -> None:
         """End the attempt so that it is not counted; when even that fails, the lease runs out by itself.
 
-        After a lost lease too: where nobody has taken over, the ledger still takes it.
+        After a lost lease too: where nobody has taken over, the ledger still takes it; where somebody has, we are not
+        dead as it was written down, only late.
         """
+        ledger = self.edges.ledger
         try:
             written = self.outcomes and self.outcomes[-1].cause is error.cause is not Cause.LEASE_LOST
-            if not written:
-                self.edges.ledger.record_outcome(self.attempt, Outcome(cause=error.cause, detail=error.detail))
-            self.edges.ledger.end_attempt(self.attempt, now=self.edges.clock.now())
+            try:
+                if not written:
+                    ledger.record_outcome(self.attempt, Outcome(cause=error.cause, detail=error.detail))
+                ledger.end_attempt(self.attempt, now=self.edges.clock.now())
+            except LeaseLostError:
+                ledger.excuse(self.attempt)
         except WorldError as again:
             log.warning("attempt.left_open", cause=str(again.cause), detail=again.detail)
         if error.cause is Cause.POISON_HOST:  # pages after a crash were made with less of the engine

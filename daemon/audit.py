@@ -17,7 +17,7 @@ import structlog
 
 from daemon.checkpoints import Checkpoints
 from daemon.clock import Clock
-from daemon.model import WORLD_CAUSES, Attempt, ResultStatus, Settled
+from daemon.model import WORLD_CAUSES, Attempt, Cause, ResultStatus, Settled
 from daemon.queue import Queue
 from daemon.recovery import Recovery, Standing
 from daemon.store import Store
@@ -191,7 +191,7 @@ def _adopted(standing: Standing, token: int) -> bool:
     """Stored by an earlier attempt that did not come to settle it: its parent died, or the store answered too late."""
 
     def left(attempt: Attempt) -> bool:
-        return attempt.ended_at is None or attempt.last_cause in WORLD_CAUSES
+        return attempt.ended_at is None or attempt.last_cause in WORLD_CAUSES | {Cause.PARENT_DIED}
 
     return token > standing.reopened_after and any(each.number == token and left(each) for each in standing.attempts)
 

@@ -17,13 +17,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from daemon import __version__, cli_recovery
-from daemon.cli_shared import Config, Json, StateDir, print_rows, say, settings_of
+from daemon.cli_shared import Config, Json, StateDir, print_rows, say, settings_of, settings_of_ledger
 from daemon.clock import SystemClock
 from daemon.errors import BulkheadError, ConfigurationError, ExitStatus, OperatorError
-from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Options
 from daemon.notify import Service
-from daemon.recovery_sqlite import SqliteRecovery
 
 app = typer.Typer(
     name="bulkhead",
@@ -113,6 +111,7 @@ def convert(
         defaults={"log__level": "error"},
         state_dir=out / converting.STATE,
         store__url=str(out),
+        ledger__table="",
         retry__release_delay_s=1.0,
         child__document_timeout_s=timeout_s,
         workers=workers,
@@ -173,22 +172,15 @@ def submit(
         queue.close()
 
 
-def _ledger(config: Path | None, state_dir: Path | None) -> SqliteLedger:
-    from daemon.wiring import ledger_path  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
-
-    settings = settings_of(config, state_dir=state_dir)
-    return SqliteLedger.open_read_only(ledger_path(settings))
-
-
 @app.command()
 def status(config: Config = None, state_dir: StateDir = None, as_json: Json = False) -> None:
     """Show what runs and what ended last."""
-    from daemon import story  # noqa: PLC0415
+    from daemon import story  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
+    from daemon.ledgers import open_to_read  # noqa: PLC0415
     from daemon.suspended import suspension  # noqa: PLC0415
-    from daemon.wiring import ledger_path  # noqa: PLC0415
 
-    settings = settings_of(config, state_dir=state_dir)
-    ledger, at = SqliteLedger.open_read_only(ledger_path(settings)), SystemClock().now()
+    settings = settings_of_ledger(config, state_dir)
+    ledger, at = open_to_read(settings), SystemClock().now()
     try:
         now = story.status(ledger, now=at, suspended=suspension(settings.state_dir, now=at))
     finally:
@@ -224,10 +216,11 @@ def explain(
     Every attempt, every child with its signal, page and traceback, and how it ended.
     """
     from daemon import story  # noqa: PLC0415
+    from daemon.ledgers import open_to_read, recovery_of  # noqa: PLC0415
 
-    ledger = _ledger(config, state_dir)
+    ledger = open_to_read(settings_of_ledger(config, state_dir))
     try:
-        told = story.explain(ledger, SqliteRecovery(ledger), document)
+        told = story.explain(ledger, recovery_of(ledger), document)
     finally:
         ledger.close()
     say(json.dumps(told) if as_json else "\n".join(story.told(told)))

@@ -14,12 +14,10 @@ import typer
 from rich.console import Console
 
 from daemon.build import build
-from daemon.cli_shared import Config, Json, StateDir, print_rows, say, settings_of
+from daemon.cli_shared import Config, Json, StateDir, print_rows, say, settings_of, settings_of_ledger
 from daemon.clock import SystemClock
 from daemon.errors import ExitStatus
-from daemon.ledger_sqlite import SqliteLedger
 from daemon.recovery import Parked
-from daemon.recovery_sqlite import SqliteRecovery
 
 if TYPE_CHECKING:
     from daemon.parked import Choice
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 parked = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, retry or drop what waits for a person.")
 app.add_typer(parked, name="parked")
+ledgers = typer.Typer(add_completion=False, no_args_is_help=True, help="Make what hosts that share a ledger need.")
+app.add_typer(ledgers, name="ledger")
 
 Keys = Annotated[list[str] | None, typer.Argument(help="Ids as `parked list` shows them.", show_default=False)]
 OfCause = Annotated[str | None, typer.Option("--cause", help="Only those of this cause.")]
@@ -158,11 +158,12 @@ def drop(
 ) -> None:
     """Forget the messages of parked documents; their history stays."""
     from daemon import parked as entries  # noqa: PLC0415
+    from daemon.ledgers import recovery_of  # noqa: PLC0415
     from daemon.recovery_wiring import opened_ledger  # noqa: PLC0415
 
     choice = _required(_choice(keys, cause, problem, older_than))
-    with opened_ledger(settings_of(config, state_dir=state_dir)) as ledger:
-        recovery = SqliteRecovery(ledger)
+    with opened_ledger(settings_of_ledger(config, state_dir)) as ledger:
+        recovery = recovery_of(ledger)
         dropped = entries.drop(entries.chosen(recovery, choice, now=SystemClock().now()), recovery=recovery)
     _tell("dropped", dropped, as_json=as_json)
 
@@ -189,6 +190,21 @@ def requeue(
     _tell("requeued", [sent], as_json=as_json)
 
 
+@ledgers.command()
+def create(config: Config = None, as_json: Json = False) -> None:
+    """Make the DynamoDB table that `ledger.table` names.
+
+    It needs more rights than the daemon has. A table that is there already is only checked.
+    """
+    from daemon.ledgers import create_table  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
+
+    settings = settings_of(config)
+    made = create_table(settings)
+    name = settings.ledger.table
+    told = f"made table {name}" if made else f"table {name} is there, and as it must be"
+    say(json.dumps({"table": name, "created": made}) if as_json else told)
+
+
 def _choice(
     keys: list[str] | None,
     cause: str | None,
@@ -211,12 +227,11 @@ def _required(choice: Choice) -> Choice:
 
 
 def _chosen(config: Path | None, state_dir: Path | None, choice: Choice) -> list[Parked]:
+    from daemon.ledgers import open_to_read, recovery_of  # noqa: PLC0415
     from daemon.parked import chosen  # noqa: PLC0415
-    from daemon.wiring import ledger_path  # noqa: PLC0415
 
-    settings = settings_of(config, state_dir=state_dir)
-    with closing(SqliteLedger.open_read_only(ledger_path(settings))) as ledger:
-        return chosen(SqliteRecovery(ledger), choice, now=SystemClock().now())
+    with closing(open_to_read(settings_of_ledger(config, state_dir))) as ledger:
+        return chosen(recovery_of(ledger), choice, now=SystemClock().now())
 
 
 def _tell(what: str, keys: list[str], *, as_json: bool) -> None:

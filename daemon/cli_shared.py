@@ -45,6 +45,11 @@ def settings_of(config: Path | None, *, defaults: dict[str, object] | None = Non
     return settings
 
 
+def settings_of_ledger(config: Path | None, state_dir: Path | None) -> Settings:
+    """The settings; a `state_dir` that is named means the file in it, whatever table is set."""
+    return settings_of(config, state_dir=state_dir, ledger__table=None if state_dir is None else "")
+
+
 def print_rows(console: Console, title: str, rows: list[dict[str, object]]) -> None:
     """A table whose columns are the keys of its rows."""
     if not rows:

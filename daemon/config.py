@@ -76,6 +76,21 @@ class StoreSettings(Section):
     """`s3://bucket/prefix` for finished pages, so that another host can go on; unset: below `state_dir`."""
 
 
+class LedgerSettings(Section):
+    """Where is written down what happened to each document."""
+
+    table: Annotated[str, Field(pattern=r"^([A-Za-z0-9_.-]{3,255})?$")] = ""
+    """DynamoDB table that all hosts share; unset: a file in `state_dir`, for one host."""
+    region: OptionalText = None
+    """AWS region of the table; the SDK's own choice when unset."""
+    endpoint_url: Endpoint = None
+    """Another DynamoDB endpoint, for instance an emulator on loopback."""
+    retry_for_s: Seconds = 10.0
+    """How long one call to the table is retried, with jitter, before the world is called unavailable."""
+    keep_days: Annotated[int, Field(ge=0, le=36_500)] = 365
+    """How long the table keeps what was published or dropped, at least 15 days; 0: for ever. What failed stays."""
+
+
 class FetchSettings(Section):
     """What may be fetched."""
 
@@ -181,6 +196,7 @@ class Settings(Section):
 
     queue: QueueSettings = QueueSettings()
     store: StoreSettings = StoreSettings()
+    ledger: LedgerSettings = LedgerSettings()
     fetch: FetchSettings = FetchSettings()
     child: ChildSettings = ChildSettings()
     engine: EngineSettings = EngineSettings()
@@ -210,6 +226,11 @@ class Settings(Section):
             raise ValueError(message)
         if self.queue.url and self.queue.url == self.queue.dead_letter_url:
             message = "queue.url and queue.dead_letter_url are the same queue: a dead letter would come back for ever"
+            raise ValueError(message)
+        if 0 < self.ledger.keep_days < 15:  # noqa: PLR2004 - said in the message
+            message = (
+                "ledger.keep_days must be 0 (for ever) or 15 and more: SQS may deliver a message again after 14 days"
+            )
             raise ValueError(message)
         return self
 

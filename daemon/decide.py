@@ -179,7 +179,8 @@ def carried_over(history: Sequence[Attempt], *, fingerprint: str | None = None) 
 
     Without this, a document that crashes its child and whose parent then dies would be given its
     first rung again and again. What went well, or was the world's fault, is simply done again; of an attempt on a
-    host that could not convert its canary either, nothing is believed.
+    host that could not convert its canary either, nothing is believed. That a parent died is counted by `counted`, and
+    says nothing of a page.
 
     With the `fingerprint` of what was fetched: only failures of the same bytes, options and engine, and those that
     speak of no bytes. A document that was replaced, or an engine that was, begins at the first rung.
@@ -190,7 +191,7 @@ def carried_over(history: Sequence[Attempt], *, fingerprint: str | None = None) 
         if attempt.last_cause is not Cause.POISON_HOST
         for outcome in attempt.outcomes
         if outcome.cause not in WORLD_CAUSES
-        and outcome.cause not in {Cause.CONVERTED, Cause.SLICED}
+        and outcome.cause not in {Cause.CONVERTED, Cause.SLICED, Cause.PARENT_DIED}
         and (fingerprint is None or outcome.fingerprint in {"", fingerprint})
     )
 
@@ -200,14 +201,15 @@ def counted(history: Sequence[Attempt], *, now: Holder) -> int:
 
     Not counted: an attempt that ended for a reason of the world, one whose parent had been told to stop when it was cut
     off, and one that was cut off because its host rebooted (seen by its boot id, when it ran on the host that asks or a
-    later attempt of the same host has another one). Counted: one whose parent died with the host still up.
+    later attempt of the same host has another one). Counted: one whose parent died with the host still up;
+    whoever took it over has ended it so.
     """
     boots = {attempt.holder.host: attempt.holder.boot_id for attempt in history} | {now.host: now.boot_id}
     return sum(_counts(attempt, boots[attempt.holder.host]) for attempt in history)
 
 
 def _counts(attempt: Attempt, boot_id_now: str) -> bool:
-    if attempt.ended_at is not None:
+    if attempt.ended_at is not None and attempt.last_cause is not Cause.PARENT_DIED:
         return attempt.last_cause is not None and attempt.last_cause not in WORLD_CAUSES
     told_to_stop = attempt.last_cause is Cause.DRAINED
     return attempt.holder.boot_id == boot_id_now and not told_to_stop

@@ -17,10 +17,10 @@ from daemon.children import Children
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.errors import BulkheadError, EngineError, ExitStatus, OperatorError
-from daemon.ledger_sqlite import SqliteLedger
+from daemon.ledgers import open_ledger, place
 from daemon.proof import convert_canary
 from daemon.store import open_store
-from daemon.wiring import failpoint, ledger_path, open_queue, sizing_of
+from daemon.wiring import failpoint, open_queue, sizing_of
 
 
 class Verdict(StrEnum):
@@ -95,12 +95,12 @@ def _sizing(settings: Settings) -> Iterator[tuple[Verdict, str]]:
 
 def _state(settings: Settings) -> Iterator[tuple[Verdict, str]]:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    ledger = SqliteLedger.open(ledger_path(settings))
+    ledger = open_ledger(settings)
     try:
         known = sum(ledger.counts().values())
     finally:
         ledger.close()
-    yield Verdict.GOOD, f"{ledger_path(settings)} can be written; it knows {known} documents"
+    yield Verdict.GOOD, f"{place(settings)} can be used; it knows {known} documents"
 
 
 def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:

@@ -7,12 +7,12 @@ returns. One contract suite, `tests/contract/ledger_contract.py`, holds for ever
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
 from daemon.errors import DocumentError
-from daemon.model import Attempt, Cause, Document, Holder, Outcome, Settled
+from daemon.model import WORLD_CAUSES, Attempt, Cause, Document, Holder, Outcome, Settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +20,8 @@ class Claimed:
     """The lease is ours; `attempt.number` is the fencing token."""
 
     attempt: Attempt
-    #: Attempts since the document was registered or last reopened, oldest first; one without an end was left by a
-    #: dead parent.
+    #: Attempts since the document was registered or last reopened, oldest first. One that was taken over ends with
+    #: `PARENT_DIED`, or with `LEASE_LOST` once its holder was heard of again.
     history: tuple[Attempt, ...]
 
 
@@ -49,6 +49,30 @@ def id_conflict(document: Document, known: Document) -> DocumentError:
     return DocumentError(Cause.MALFORMED_MESSAGE, f"{detail}. Send it under another id.")
 
 
+def overtaken(attempt: Attempt, *, by: Holder, now: datetime) -> Attempt:
+    """An attempt whose lease ran out, as it is ended when `by` takes its document over.
+
+    Where its holder wrote down why it would be cut off (it was told to stop, the world failed), that stands.
+    """
+    was = attempt.holder
+    who = f"pid {was.pid} on host {was.host}"
+    if was.host == by.host and was.boot_id != by.boot_id:
+        detail = f"attempt {attempt.number} was cut off: host {was.host} rebooted"
+    else:
+        detail = f"attempt {attempt.number} was left without an end: {who} died, or was silent for a whole lease"
+    died = Outcome(cause=Cause.PARENT_DIED, detail=f"{detail}; pid {by.pid} on host {by.host} took over")
+    why = () if attempt.last_cause in WORLD_CAUSES else (died,)
+    return replace(attempt, ended_at=now, outcomes=(*attempt.outcomes, *why))
+
+
+def excused(attempt: Attempt) -> Attempt | None:
+    """The same, ended by a lost lease, which costs nothing; None when it was not taken over."""
+    if attempt.last_cause is not Cause.PARENT_DIED:
+        return None
+    detail = f"{attempt.outcomes[-1].detail}; its parent was heard of again: it had only been silent"
+    return replace(attempt, outcomes=(*attempt.outcomes[:-1], Outcome(cause=Cause.LEASE_LOST, detail=detail)))
+
+
 class Ledger(Protocol):
     """What must survive the parent.
 
@@ -59,7 +83,8 @@ class Ledger(Protocol):
     def claim(self, document: Document, *, holder: Holder, now: datetime, lease_s: float) -> Claim:
         """Register `document` if it is new, and mark an attempt if nobody holds it.
 
-        One conditional write. A lease that has run out is taken over; its attempt stays without an end.
+        One conditional write. A lease that has run out is taken over, and its attempt ends with `overtaken`. `now` is
+        the caller's clock, by which a ledger of one host judges; one of many hosts has a clock of its own.
         Raises `DocumentError(MALFORMED_MESSAGE)` when the id is already that of another URI.
         """
         ...
@@ -81,6 +106,13 @@ class Ledger(Protocol):
 
     def end_attempt(self, attempt: Attempt, *, now: datetime) -> None:
         """Give the lease back without settling. Raises `LeaseLostError` like `check`."""
+        ...
+
+    def excuse(self, attempt: Attempt) -> None:
+        """The holder of `attempt` lives: where it was taken over, it was silent and not dead, and costs nothing.
+
+        Nothing where it was not taken over, and where the document was reopened since.
+        """
         ...
 
     def settle(self, attempt: Attempt, settled: Settled) -> None:

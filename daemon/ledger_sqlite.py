@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from daemon.errors import LeaseLostError
-from daemon.ledger import AlreadySettled, Claim, Claimed, Held, id_conflict
+from daemon.ledger import AlreadySettled, Claim, Claimed, Held, excused, id_conflict, overtaken
 from daemon.ledger_rows import (
     APPLICATION_ID,
     ATTEMPT_COLUMNS,
@@ -86,6 +86,12 @@ class SqliteLedger:
             newest = history[-1] if history else None
             if newest is not None and newest.ended_at is None and newest.lease_until > now:
                 return Held(holder=newest.holder, lease_until=newest.lease_until)
+            if newest is not None and newest.ended_at is None:
+                closed = overtaken(newest, by=holder, now=now)
+                for outcome in closed.outcomes[len(newest.outcomes) :]:
+                    _append(db, newest, outcome)
+                _end(db, newest, now)
+                history = attempts_of(db, document.id)
             attempt = Attempt(
                 document_id=document.id,
                 number=1 if newest is None else newest.number + 1,
@@ -113,14 +119,24 @@ class SqliteLedger:
 
     def record_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """See `Ledger.record_outcome`."""
-        key = (attempt.document_id, attempt.number)
         with self._file.write() as db:
             _require(db, attempt)
-            (written,) = db.execute(
-                "SELECT count(*) FROM outcomes WHERE document_id = ? AND attempt = ?", key
-            ).fetchone()
-            columns = f"document_id, attempt, position, {OUTCOME_COLUMNS}"
-            _insert(db, "outcomes", columns, (*key, written + 1, *outcome_row(outcome)))
+            _append(db, attempt, outcome)
+
+    def excuse(self, attempt: Attempt) -> None:
+        """See `Ledger.excuse`."""
+        with self._file.write() as db:
+            history = attempts_of(db, attempt.document_id)
+            row = db.execute("SELECT reopened_after FROM documents WHERE id = ?", (attempt.document_id,)).fetchone()
+            if row is None or not row[0] < attempt.number < len(history):
+                return
+            amended = excused(history[attempt.number - 1])
+            if amended is not None:
+                db.execute(
+                    "DELETE FROM outcomes WHERE document_id = ? AND attempt = ? AND position = ?",
+                    (attempt.document_id, attempt.number, len(amended.outcomes)),
+                )
+                _append(db, amended, amended.outcomes[-1])
 
     def end_attempt(self, attempt: Attempt, *, now: datetime) -> None:
         """See `Ledger.end_attempt`."""
@@ -234,6 +250,15 @@ def register(db: sqlite3.Connection, document: Document, now: datetime) -> None:
 
 def _insert(db: sqlite3.Connection, table: str, columns: str, row: Row) -> None:
     db.execute(f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))})", row)
+
+
+def _append(db: sqlite3.Connection, attempt: Attempt, outcome: Outcome) -> None:
+    """One more outcome of an attempt."""
+    key = (attempt.document_id, attempt.number)
+    query = "SELECT count(*) FROM outcomes WHERE document_id = ? AND attempt = ?"
+    (written,) = db.execute(query, key).fetchone()
+    columns = f"document_id, attempt, position, {OUTCOME_COLUMNS}"
+    _insert(db, "outcomes", columns, (*key, written + 1, *outcome_row(outcome)))
 
 
 def _end(db: sqlite3.Connection, attempt: Attempt, at: datetime) -> None:

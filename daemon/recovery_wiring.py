@@ -18,16 +18,15 @@ from daemon.checkpoints import Checkpoints
 from daemon.checkpoints_s3 import open_checkpoints
 from daemon.clock import SystemClock
 from daemon.config import Settings
-from daemon.errors import ResourceError
 from daemon.forgotten import SearchRules
-from daemon.ledger_sqlite import SqliteLedger
+from daemon.ledger import Ledger
+from daemon.ledgers import open_known, recovery_of, sweep_lock
 from daemon.listing_open import open_listings
-from daemon.lock import instance_lock
 from daemon.queue import Queue
-from daemon.recovery_sqlite import SqliteRecovery
+from daemon.recovery import Recovery
 from daemon.store import Store, open_store
 from daemon.sweep import Did, Sweep, SweepEdges, SweepRules
-from daemon.wiring import ledger_path, open_queue
+from daemon.wiring import open_queue
 
 _NEEDED = ("queue.url", "queue.dead_letter_url", "store.url")
 
@@ -37,8 +36,8 @@ class Opened:
     """The edges of recovery."""
 
     queue: Queue
-    ledger: SqliteLedger
-    recovery: SqliteRecovery
+    ledger: Ledger
+    recovery: Recovery
     store: Store
     checkpoints: Checkpoints
 
@@ -56,20 +55,16 @@ def opened(settings: Settings, *, command: str) -> Iterator[Opened]:
         yield Opened(
             queue=queue,
             ledger=ledger,
-            recovery=SqliteRecovery(ledger),
+            recovery=recovery_of(ledger),
             store=open_store(settings.store),
             checkpoints=open_checkpoints(settings.store, state_dir=settings.state_dir),
         )
 
 
 @contextmanager
-def opened_ledger(settings: Settings) -> Iterator[SqliteLedger]:
+def opened_ledger(settings: Settings) -> Iterator[Ledger]:
     """The ledger of a daemon that has run here, to be written too. Raises `OperatorError`; creates none."""
-    path = ledger_path(settings)
-    if not path.exists():
-        message = f"cannot read {path}: there is no such file. Is state_dir right, and has the daemon run here?"
-        raise ResourceError(message)
-    with closing(SqliteLedger.open(path)) as ledger:
+    with closing(open_known(settings)) as ledger:
         yield ledger
 
 
@@ -78,8 +73,8 @@ class Hand:
     """What a person's hand reaches: enough to send a document back."""
 
     queue: Queue
-    ledger: SqliteLedger
-    recovery: SqliteRecovery
+    ledger: Ledger
+    recovery: Recovery
     checkpoints: Checkpoints
 
 
@@ -91,13 +86,13 @@ def opened_hand(settings: Settings, *, command: str) -> Iterator[Hand]:
         yield Hand(
             queue=queue,
             ledger=ledger,
-            recovery=SqliteRecovery(ledger),
+            recovery=recovery_of(ledger),
             checkpoints=open_checkpoints(settings.store, state_dir=settings.state_dir),
         )
 
 
 def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]]:
-    """One sweep, alone on this host; counts and what was done. Raises `AlreadyRunningError`, and like `Sweep.run`."""
+    """One sweep, alone on its ledger; counts and what was done. Raises `AlreadyRunningError`, and like `Sweep.run`."""
     rules = SweepRules(
         max_reclaims=settings.retry.max_reclaims,
         reclaim_delay_s=settings.retry.reclaim_delay_s,
@@ -109,23 +104,21 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
         ),
         dry_run=dry_run,
     )
-    with opened(settings, command="bulkhead sweep") as edges:
-        lock = settings.state_dir / "sweep.lock"
-        with instance_lock(lock, advice="Let it end; the next sweep finds what is left."):
-            sweeping = Sweep(
-                SweepEdges(
-                    queue=edges.queue,
-                    ledger=edges.ledger,
-                    recovery=edges.recovery,
-                    store=edges.store,
-                    checkpoints=edges.checkpoints,
-                    clock=SystemClock(),
-                    alive=host.lives,
-                    listings=open_listings(settings),
-                ),
-                rules,
-            )
-            return sweeping.run(), sweeping.did
+    with opened(settings, command="bulkhead sweep") as edges, sweep_lock(settings, edges.ledger):
+        sweeping = Sweep(
+            SweepEdges(
+                queue=edges.queue,
+                ledger=edges.ledger,
+                recovery=edges.recovery,
+                store=edges.store,
+                checkpoints=edges.checkpoints,
+                clock=SystemClock(),
+                alive=host.lives,
+                listings=open_listings(settings),
+            ),
+            rules,
+        )
+        return sweeping.run(), sweeping.did
 
 
 def audit(settings: Settings) -> list[Finding]:

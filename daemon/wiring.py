@@ -27,7 +27,7 @@ from daemon.errors import ConfigurationError, WorldError
 from daemon.fetch import Fetcher
 from daemon.heartbeat import Heartbeat
 from daemon.ledger import Ledger
-from daemon.ledger_sqlite import SqliteLedger
+from daemon.ledgers import ledger_file, open_ledger
 from daemon.lock import instance_lock
 from daemon.model import Holder, Message
 from daemon.parent import Parent
@@ -69,7 +69,7 @@ class Running:
 
 def ledger_path(settings: Settings) -> Path:
     """Where the ledger of this host lies."""
-    return settings.state_dir / "ledger.db"
+    return ledger_file(settings)
 
 
 def open_queue(settings: Settings) -> SqsQueue:
@@ -114,7 +114,7 @@ def assembled(
         for note in sizing.notes:
             log.warning("sizing.clamped", detail=note)
         holder = parts.holder()
-        ledger = SqliteLedger.open(ledger_path(settings))
+        ledger = open_ledger(settings, clock=clock, boot_id=holder.boot_id)
         stack.callback(ledger.close)
         broken = ledger.break_leases(host=holder.host, invocation=holder.invocation, now=clock.now())
         if broken:

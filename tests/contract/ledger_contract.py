@@ -106,14 +106,61 @@ class LedgerContract:
         assert len(ledger.attempts("report-1")) == 1
 
     def test_takeover_at_the_instant_the_lease_runs_out(self, ledger: Ledger) -> None:
-        """A dead parent's document is taken over when its lease is over; the dead attempt stays without an end."""
+        """A dead parent's document is taken over when its lease is over; the dead attempt ends with what is known."""
         first = claimed(ledger, document()).attempt
         ledger.record_outcome(first, CRASH)
         second = claimed(ledger, document(), holder=THERE, now=after(LEASE_S))
         assert second.attempt.number == 2
         (left,) = second.history
-        assert left.ended_at is None
-        assert left.outcomes == (CRASH,)
+        assert left.ended_at == after(LEASE_S)
+        assert left.outcomes[0] == CRASH
+        assert [each.cause for each in left.outcomes] == [Cause.CRASHED, Cause.PARENT_DIED]
+        assert left.outcomes[1].detail.endswith(
+            "pid 101 on host here died, or was silent for a whole lease; pid 202 on host there took over"
+        )
+        assert list(ledger.attempts("report-1")) == [left, second.attempt]
+
+    def test_takeover_after_a_reboot(self, ledger: Ledger) -> None:
+        """Whoever takes over on the same host after a reboot says so."""
+        claimed(ledger, document())
+        second = claimed(ledger, document(), holder=replace(HERE, boot_id="boot-9"), now=after(LEASE_S))
+        assert "host here rebooted" in second.history[0].outcomes[0].detail
+
+    def test_takeover_of_what_was_told_to_stop(self, ledger: Ledger) -> None:
+        """A parent that was told to stop, and then killed, has said so; nothing else is put in its mouth."""
+        first = claimed(ledger, document()).attempt
+        told = Outcome(cause=Cause.DRAINED, detail="told to stop")
+        ledger.record_outcome(first, told)
+        (left,) = claimed(ledger, document(), holder=THERE, now=after(LEASE_S)).history
+        assert (left.ended_at, left.outcomes) == (after(LEASE_S), (told,))
+
+    def test_a_slow_holder_is_excused(self, ledger: Ledger) -> None:
+        """A holder that was silent, not dead, says so when it finds itself overtaken; its attempt costs nothing."""
+        first = claimed(ledger, document()).attempt
+        ledger.record_outcome(first, CRASH)
+        ledger.excuse(first)
+        assert ledger.attempts("report-1")[0].outcomes == (CRASH,), "nobody has taken over"
+        second = claimed(ledger, document(), holder=THERE, now=after(LEASE_S)).attempt
+        for _ in range(2):
+            ledger.excuse(first)
+            assert [each.cause for each in ledger.attempts("report-1")[0].outcomes] == [Cause.CRASHED, Cause.LEASE_LOST]
+        ledger.check(second)
+        third = claimed(ledger, document(), now=after(3 * LEASE_S))
+        assert [each.last_cause for each in third.history] == [Cause.LEASE_LOST, Cause.PARENT_DIED]
+
+    def test_no_excuse_for_what_is_past(self, ledger: Ledger) -> None:
+        """What ended by itself, or belongs to a history that was closed, stays as it is; an unknown one is no error."""
+        first = claimed(ledger, document()).attempt
+        ledger.record_outcome(first, CRASH)
+        ledger.end_attempt(first, now=after(1))
+        second = claimed(ledger, document(), now=after(1)).attempt
+        ledger.settle(second, failed(second))
+        ledger.excuse(first)
+        ledger.reopen("report-1")
+        claimed(ledger, document(), now=after(2))
+        ledger.excuse(first)
+        ledger.excuse(replace(first, document_id="never-seen"))
+        assert ledger.attempts("report-1")[0].outcomes == (CRASH,)
 
     def test_claim_of_a_settled_document(self, ledger: Ledger) -> None:
         """A redelivery of a settled document is told the terminal record, and starts nothing."""
@@ -251,7 +298,7 @@ class LedgerContract:
         assert ledger.break_leases(host="here", invocation="life-3", now=after(2)) == 1
         assert ledger.break_leases(host="here", invocation="life-3", now=after(2)) == 0
         taken = claimed(ledger, document("dead"), holder=reborn, now=after(2))
-        assert [attempt.ended_at for attempt in taken.history] == [None]
+        assert [attempt.ended_at for attempt in taken.history] == [after(2)]
         for name in ("foreign", "own"):
             assert isinstance(ledger.claim(document(name), holder=reborn, now=after(2), lease_s=LEASE_S), Held)
 

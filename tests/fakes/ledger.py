@@ -12,26 +12,27 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from daemon.errors import LeaseLostError
-from daemon.ledger import AlreadySettled, Claim, Claimed, Held, id_conflict
+from daemon.ledger import AlreadySettled, Claim, Claimed, Held, excused, id_conflict, overtaken
 from daemon.model import Attempt, Document, Holder, Outcome, ResultStatus, Settled
 
 
 class MemoryLedger:
-    """Documents, attempts and settled results in three dictionaries."""
+    """Documents, attempts and settled results in three dictionaries; `fakes/recovery.py` looks into them too."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._documents: dict[str, Document] = {}
+        self.lock = threading.RLock()
+        self.documents: dict[str, Document] = {}
+        self.registered_at: dict[str, datetime] = {}
         self._attempts: dict[str, list[Attempt]] = {}
         #: Number of the last attempt before the document was last reopened.
-        self._reopened_after: dict[str, int] = {}
+        self.reopened_after: dict[str, int] = {}
         #: In the order of settling.
         self._settled: dict[str, Settled] = {}
 
     def claim(self, document: Document, *, holder: Holder, now: datetime, lease_s: float) -> Claim:
         """See `Ledger.claim`."""
-        with self._lock:
-            known = self._documents.setdefault(document.id, document)
+        with self.lock:
+            known = self.register(document, now)
             if known.uri != document.uri:
                 raise id_conflict(document, known)
             if document.id in self._settled:
@@ -39,7 +40,9 @@ class MemoryLedger:
             attempts = self._attempts.setdefault(document.id, [])
             if attempts and attempts[-1].ended_at is None and attempts[-1].lease_until > now:
                 return Held(holder=attempts[-1].holder, lease_until=attempts[-1].lease_until)
-            forgotten = self._reopened_after.get(document.id, 0)
+            if attempts and attempts[-1].ended_at is None:
+                self._put(overtaken(attempts[-1], by=holder, now=now))
+            forgotten = self.reopened_after.get(document.id, 0)
             history = tuple(each for each in attempts if each.number > forgotten)
             attempt = Attempt(
                 document_id=document.id,
@@ -51,34 +54,48 @@ class MemoryLedger:
             attempts.append(attempt)
             return Claimed(attempt=attempt, history=history)
 
+    def register(self, document: Document, now: datetime) -> Document:
+        """What is registered under this id; `document` from `now` on, where nothing was."""
+        self.registered_at.setdefault(document.id, now)
+        return self.documents.setdefault(document.id, document)
+
     def renew(self, attempt: Attempt, *, now: datetime, lease_s: float) -> None:
         """See `Ledger.renew`."""
-        with self._lock:
+        with self.lock:
             current = self._require(attempt)
             self._put(replace(current, lease_until=now + timedelta(seconds=lease_s)))
 
     def check(self, attempt: Attempt) -> None:
         """See `Ledger.check`."""
-        with self._lock:
+        with self.lock:
             self._require(attempt)
 
     def record_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """See `Ledger.record_outcome`."""
-        with self._lock:
+        with self.lock:
             current = self._require(attempt)
             self._put(replace(current, outcomes=(*current.outcomes, outcome)))
 
     def end_attempt(self, attempt: Attempt, *, now: datetime) -> None:
         """See `Ledger.end_attempt`."""
-        with self._lock:
+        with self.lock:
             self._put(replace(self._require(attempt), ended_at=now))
+
+    def excuse(self, attempt: Attempt) -> None:
+        """See `Ledger.excuse`."""
+        with self.lock:
+            attempts = self._attempts.get(attempt.document_id, [])
+            forgotten = self.reopened_after.get(attempt.document_id, 0)
+            if forgotten < attempt.number < len(attempts):
+                amended = excused(attempts[attempt.number - 1])
+                self._put(amended or attempts[attempt.number - 1])
 
     def settle(self, attempt: Attempt, settled: Settled) -> None:
         """See `Ledger.settle`."""
         assert (settled.document_id, settled.attempt) == (attempt.document_id, attempt.number), (
             "settled by another attempt"
         )
-        with self._lock:
+        with self.lock:
             before = self._settled.get(attempt.document_id)
             if before is not None and replace(before, settled_at=settled.settled_at) == settled:
                 return
@@ -87,7 +104,7 @@ class MemoryLedger:
 
     def break_leases(self, *, host: str, invocation: str, now: datetime) -> int:
         """See `Ledger.break_leases`."""
-        with self._lock:
+        with self.lock:
             left = [
                 attempt
                 for attempt in self.running()
@@ -99,47 +116,47 @@ class MemoryLedger:
 
     def reopen(self, document_id: str) -> bool:
         """See `Ledger.reopen`."""
-        with self._lock:
+        with self.lock:
             if self._settled.pop(document_id, None) is None:
                 return False
-            self._reopened_after[document_id] = self._attempts[document_id][-1].number
+            self.reopened_after[document_id] = self._attempts[document_id][-1].number
             return True
 
     def document(self, document_id: str) -> Document | None:
         """See `Ledger.document`."""
-        with self._lock:
-            return self._documents.get(document_id)
+        with self.lock:
+            return self.documents.get(document_id)
 
     def find(self, wanted: str) -> Sequence[Document]:
         """See `Ledger.find`."""
-        with self._lock:
-            known = sorted(self._documents.values(), key=lambda each: each.id)
+        with self.lock:
+            known = sorted(self.documents.values(), key=lambda each: each.id)
             by_id = [each for each in known if each.id == wanted]
             by_uri = [each for each in known if each.uri == wanted]
             return by_id or by_uri or [each for each in known if each.id.startswith(wanted)][:20]
 
     def attempts(self, document_id: str) -> Sequence[Attempt]:
         """See `Ledger.attempts`."""
-        with self._lock:
+        with self.lock:
             return tuple(self._attempts.get(document_id, ()))
 
     def settled(self, document_id: str) -> Settled | None:
         """See `Ledger.settled`."""
-        with self._lock:
+        with self.lock:
             return self._settled.get(document_id)
 
     def running(self) -> Sequence[Attempt]:
         """See `Ledger.running`."""
-        with self._lock:
+        with self.lock:
             newest = [attempts[-1] for name, attempts in self._attempts.items() if name not in self._settled]
             return sorted((attempt for attempt in newest if attempt.ended_at is None), key=lambda each: each.started_at)
 
     def counts(self) -> Mapping[str, int]:
         """See `Ledger.counts`."""
-        with self._lock:
+        with self.lock:
             terminal = [settled.status for settled in self._settled.values()]
             running = len(self.running())
-            waiting = len(self._documents) - running - len(terminal)
+            waiting = len(self.documents) - running - len(terminal)
             return {
                 "running": running,
                 "waiting": waiting,
@@ -148,7 +165,7 @@ class MemoryLedger:
 
     def recent(self, *, limit: int) -> Sequence[Settled]:
         """See `Ledger.recent`."""
-        with self._lock:
+        with self.lock:
             newest_first = reversed(self._settled.values())
             return sorted(newest_first, key=lambda each: each.settled_at, reverse=True)[:limit]
 

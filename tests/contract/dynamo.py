@@ -1,0 +1,96 @@
+"""A ledger in moto's DynamoDB, whose server's clock a test turns.
+
+Rules: the contract's instants are those of one clock, so `OnTime` sets the server's and the host's to each call's
+`now`; what is about clocks that differ uses the ledger itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from daemon import dynamodb_table
+from daemon.config import LedgerSettings
+from daemon.dynamodb_calls import Calls
+from daemon.ledger_dynamodb import DynamoDbLedger
+from tests.aws import REGION
+from tests.contract.ledger_contract import HERE, T0
+from tests.fakes.clock import FakeClock
+
+TABLE = "bulkhead-test"
+KEEP_S = 86_400.0
+
+
+class ServerClock:
+    """The `Date` of every answer."""
+
+    def __init__(self, now: datetime = T0) -> None:
+        self.now = now
+
+    def __call__(self, response: Mapping[str, Any]) -> datetime:
+        """In place of `date_of`."""
+        assert response["ResponseMetadata"]["HTTPHeaders"]["date"], "every answer bears one"
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+
+def settings(endpoint: str, **more: Any) -> LedgerSettings:
+    """Of the table in the server at `endpoint`."""
+    return LedgerSettings(table=TABLE, region=REGION, endpoint_url=endpoint, **more)
+
+
+def calls(endpoint: str, clock: Callable[[Mapping[str, Any]], datetime] | None = None) -> Calls:
+    """To that table."""
+    given = {} if clock is None else {"server_clock": clock}
+    return Calls(settings(endpoint), **given)
+
+
+def make_table(endpoint: str) -> None:
+    """The table, empty."""
+    maker = calls(endpoint)
+    dynamodb_table.create(maker)
+    maker.close()
+
+
+def ledger_at(
+    endpoint: str, server: ServerClock, *, skew_s: float = 0.0, boot_id: str = HERE.boot_id
+) -> DynamoDbLedger:
+    """A host's ledger; its clock is `skew_s` ahead of the server's at this moment, and stands still."""
+    clock = FakeClock(now=server.now + timedelta(seconds=skew_s))
+    return DynamoDbLedger(calls(endpoint, server), clock=clock, boot_id=boot_id, keep_s=KEEP_S)
+
+
+class OnTime:
+    """A ledger or recovery whose server's and host's clocks show each call's `now`."""
+
+    def __init__(self, edge: object, server: ServerClock, clock: FakeClock) -> None:
+        self.edge = edge
+        self._server = server
+        self._clock = clock
+
+    def beside(self, edge: object) -> Any:
+        """Another edge on the same clocks."""
+        return OnTime(edge, self._server, self._clock)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.edge, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if "now" in kwargs:
+                self._server.now = kwargs["now"].astimezone(UTC)
+                self._clock.jump((kwargs["now"] - self._clock.now()).total_seconds())
+            return value(*args, **kwargs)
+
+        return call if callable(value) else value
+
+
+def on_time(endpoint: str) -> tuple[Any, DynamoDbLedger]:
+    """An empty ledger for the contract, and the same without its clocks."""
+    make_table(endpoint)
+    server, clock = ServerClock(), FakeClock(now=T0)
+    ledger = DynamoDbLedger(calls(endpoint, server), clock=clock, boot_id=HERE.boot_id, keep_s=KEEP_S)
+    return OnTime(ledger, server, clock), ledger
