@@ -152,7 +152,7 @@ class Work:
             step = self._fetch()
         started = self.edges.clock.monotonic()
         while isinstance(step, Convert):
-            self._convert(step.plan, started)
+            started += self._convert(step.plan, started)
             step = self._next()
             self._answer_for_host(step)
         if isinstance(step, Complete):
@@ -199,7 +199,8 @@ class Work:
         self.pages.remember(self.carried)
         return self._next()
 
-    def _convert(self, plan: Plan, started: float) -> None:
+    def _convert(self, plan: Plan, started: float) -> float:
+        """Live one child's life; returns how long the document waited for it, which is not the document's time."""
         assert self.fetched is not None, "the bytes are fetched before a child is started"
         job = ChildJob(
             document_id=self.document.id,
@@ -226,6 +227,7 @@ class Work:
         self.conversion = result.conversion
         self._record(replace(result.outcome, fingerprint=self.pages.fingerprint))
         self.pages.remember((result.outcome,))
+        return result.waited_s
 
     def _record(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

@@ -16,7 +16,10 @@ _BUSY_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """When a document's conversion must have ended, all its children together."""
+    """When a document's conversion must have ended, all its children together.
+
+    What it waits for a child is not the document's time: whoever enforces a deadline adds it.
+    """
 
     #: Monotonic instant at which its first child was asked for.
     started: float
@@ -45,10 +48,14 @@ class Bounds:
     """Everything that one child is held to from outside."""
 
     deadlines: Deadlines
+    #: Monotonic instant at which the child was asked for: a zygote may have had to be started first.
+    asked: float
     #: Monotonic instant by which it must have said hello.
     start_deadline: float
     stall_s: float
     memory_bytes: int
+    #: All of its scratch folder, and files without a name.
+    max_scratch_bytes: int
     max_pages: int
     max_output_bytes: int
     max_stderr_bytes: int

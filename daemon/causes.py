@@ -39,6 +39,8 @@ class Cause(StrEnum):
     STALLED = "stalled"
     #: The child reached its memory limit (it said so, or it was killed for it).
     MEMORY = "memory"
+    #: The child's scratch folder grew beyond `child.max_scratch_bytes`; the child was killed.
+    SCRATCH = "scratch"
     #: The engine raised an exception and the child lived to tell.
     ENGINE_ERROR = "engine_error"
     #: Every page was read and there is no text, although there is ink.

@@ -7,12 +7,10 @@ checked bytes. After `run`, no process, descriptor or scratch file of that child
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +19,7 @@ import structlog
 
 from daemon import classify, frames, sandbox
 from daemon.bounds import Bounds, Deadlines
+from daemon.cgroup import Group, Groups
 from daemon.clock import Clock
 from daemon.config import Settings
 from daemon.errors import EngineError
@@ -29,6 +28,7 @@ from daemon.launch import Ends, EngineSpec, Handle, Launcher, dispose
 from daemon.launch_spawn import SpawnLauncher
 from daemon.launch_zygote import NotSingleThreadedError, ZygoteLauncher
 from daemon.model import Cause, Conversion, MediaType, Outcome, PageRecord, Plan
+from daemon.scratch import remove_tree
 from daemon.supervise import Watch
 
 __all__ = ["ChildJob", "ChildResult", "Children", "Deadlines", "KillSwitch"]
@@ -37,6 +37,8 @@ log = structlog.get_logger()
 
 #: Ends that are as they should be.
 _EXPECTED = frozenset({Cause.CONVERTED, Cause.SLICED})
+#: Processes and threads that a child's cgroup grants: more than any engine has, and some for each thread of inference.
+_TASKS, _TASKS_PER_THREAD = 256, 16
 #: The production engine, by name: it is never imported here.
 DEFAULT_FACTORY = "daemon.engine.pipeline:load"
 
@@ -61,6 +63,8 @@ class ChildResult:
 
     outcome: Outcome
     conversion: Conversion | None
+    #: How long the child took to say hello: not the document's time.
+    waited_s: float = 0.0
 
 
 class Children:
@@ -75,15 +79,25 @@ class Children:
         clock: Clock,
         engine_factory: str = DEFAULT_FACTORY,
         engine_path: str = "",
+        groups: Groups | None = None,
     ) -> None:
-        """`memory_bytes` is one child's limit; `scratch_root` must exist. The engine is code, so only code names it."""
+        """`memory_bytes` is one child's limit; `scratch_root` must exist. The engine is code, so only code names it.
+
+        `groups` hold the children from outside, where a cgroup was delegated to us; this closes them.
+        """
         self._settings = settings
         self._memory_bytes = memory_bytes
         self._scratch_root = scratch_root
         self._clock = clock
         spec = EngineSpec(factory=engine_factory, path=engine_path, settings=settings.engine, threads=settings.threads)
         start_timeout_s = settings.child.start_timeout_s
-        self._zygotes = ZygoteLauncher(spec, clock=clock, start_timeout_s=start_timeout_s)
+        self._groups = groups
+        self._zygotes = ZygoteLauncher(
+            spec,
+            clock=clock,
+            start_timeout_s=start_timeout_s,
+            on_started=groups.enter_zygote if groups is not None else lambda _pid: None,
+        )
         self._spawns = SpawnLauncher(spec, clock=clock, start_timeout_s=start_timeout_s)
         self._launcher: Launcher = self._zygotes if settings.child.start == "zygote" else self._spawns
         self._lock = threading.Lock()
@@ -107,6 +121,8 @@ class Children:
     def stop(self) -> None:
         """End the zygote and everything below it; children under watch end as ZYGOTE_DIED, so pull switches first."""
         self._zygotes.stop()
+        if self._groups is not None:
+            self._groups.close()
 
     def run(
         self,
@@ -125,56 +141,50 @@ class Children:
         of pages in all; what it raises ends the child and is raised here. Raises EngineError when no child can be
         started.
         """
-        scratch = Path(tempfile.mkdtemp(prefix="child-", dir=self._scratch_root))
-        try:
+        asked = self._clock.monotonic()
+        with ExitStack() as stack:
+            scratch = Path(tempfile.mkdtemp(prefix="child-", dir=self._scratch_root))
+            stack.callback(remove_tree, scratch)
             ends = Ends(document, finished)
-            try:
-                return self._run(job, ends, scratch, deadlines=deadlines, switch=switch, on_page=on_page)
-            finally:
-                ends.close()
-        finally:
-            remove_tree(scratch)
-
-    def _run(
-        self,
-        job: ChildJob,
-        ends: Ends,
-        scratch: Path,
-        *,
-        deadlines: Deadlines,
-        switch: KillSwitch,
-        on_page: Callable[[PageRecord, int], None],
-    ) -> ChildResult:
-        child = self._settings.child
-        handle, start = self._launch(ends)
-        watch = Watch(
-            handle,
-            ends,
-            _wire_job(job, scratch, child.max_output_bytes),
-            bounds=Bounds(
-                deadlines=deadlines,
-                start_deadline=self._clock.monotonic() + child.start_timeout_s,
-                stall_s=child.stall_s,
-                memory_bytes=self._memory_bytes,
-                max_pages=self._settings.engine.max_pages,
-                max_output_bytes=child.max_output_bytes,
-                max_stderr_bytes=child.max_stderr_bytes,
-                linger_s=child.linger_s,
-            ),
-            clock=self._clock,
-            switch=switch,
-            on_page=on_page,
-        )
-        try:
-            outcome = classify.classify(watch.watch())
-        except BaseException:
-            dispose(handle)  # a page that could not be kept, or a bug while watching, must not leave a child
-            raise
-        finally:
-            handle.close()
-        self._tell(job, outcome, watch, start=start, pid=handle.pid)
+            stack.callback(ends.close)
+            group = self._group()
+            stack.callback(group.remove)
+            handle, start = self._launch(ends)
+            watch = Watch(
+                handle,
+                ends,
+                _wire_job(job, scratch, self._settings.child.max_output_bytes),
+                bounds=self._bounds(deadlines, asked),
+                group=group,
+                clock=self._clock,
+                switch=switch,
+                on_page=on_page,
+            )
+            outcome = _watched(watch, handle)
+            self._tell(job, outcome, watch, start=start, pid=handle.pid)
         conversion = watch.conversion if outcome.cause is Cause.CONVERTED else None
-        return ChildResult(outcome=outcome, conversion=conversion)
+        return ChildResult(outcome=outcome, conversion=conversion, waited_s=watch.waited_s)
+
+    def _group(self) -> Group:
+        if self._groups is None:
+            return Group()
+        tasks = _TASKS + _TASKS_PER_THREAD * self._settings.threads
+        return self._groups.for_child(memory_bytes=self._memory_bytes, tasks=tasks)
+
+    def _bounds(self, deadlines: Deadlines, asked: float) -> Bounds:
+        child = self._settings.child
+        return Bounds(
+            deadlines=deadlines,
+            asked=asked,
+            start_deadline=self._clock.monotonic() + child.start_timeout_s,
+            stall_s=child.stall_s,
+            memory_bytes=self._memory_bytes,
+            max_scratch_bytes=child.max_scratch_bytes,
+            max_pages=self._settings.engine.max_pages,
+            max_output_bytes=child.max_output_bytes,
+            max_stderr_bytes=child.max_stderr_bytes,
+            linger_s=child.linger_s,
+        )
 
     def _launch(self, ends: Ends) -> tuple[Handle, str]:
         """Ask for one child; returns it and how it was started."""
@@ -209,8 +219,11 @@ class Children:
             elapsed_s=round(outcome.elapsed_s, 3),
             peak_rss_bytes=outcome.peak_rss_bytes,
             memory_limit_bytes=self._memory_bytes,
+            cgroup_peak_bytes=watch.group.peak_bytes(),
+            oom_kills=watch.group.oom_kills(),
+            scratch_bytes=watch.sampler.scratch_bytes,
             orphans=watch.orphans,
-            output_dropped_bytes=watch.output_dropped_bytes,
+            output_dropped_bytes=watch.output.dropped_bytes,
             traceback=outcome.traceback,
             stderr_tail=outcome.stderr_tail,
         )
@@ -221,6 +234,17 @@ class Children:
             if self._launcher is self._zygotes:
                 self._launcher = self._spawns
                 log.error("zygote.not_single_threaded", error=str(error))
+
+
+def _watched(watch: Watch, handle: Handle) -> Outcome:
+    """Watch a child to its end; its descriptors are given back."""
+    try:
+        return classify.classify(watch.watch())
+    except BaseException:
+        dispose(handle)  # a page that could not be kept, or a bug while watching, must not leave a child
+        raise
+    finally:
+        handle.close()
 
 
 def _wire_job(job: ChildJob, scratch: Path, max_output_bytes: int) -> frames.Job:
@@ -234,17 +258,3 @@ def _wire_job(job: ChildJob, scratch: Path, max_output_bytes: int) -> frames.Job
         max_output_bytes=max_output_bytes,
         failpoints=job.failpoints,
     )
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a scratch folder, whatever a child has made of it: modes without rights, a tree too deep for Python."""
-    with suppress(RecursionError):
-        shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists():
-        return
-    # Programs that recurse without a limit; what is left after them is left, and the next start tries again.
-    for program in (("/bin/chmod", "-R", "u+rwX"), ("/bin/rm", "-rf")):
-        with suppress(OSError):
-            subprocess.run(  # noqa: S603 - fixed programs, and a folder that this process made
-                [*program, "--", folder], check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )

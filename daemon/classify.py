@@ -5,7 +5,8 @@ Core, and the only reader of wait statuses. In order:
 1. A digest-checked result and status 0 is CONVERTED, a finished share of the pages and status 0 is SLICED, even
    when a kill was on its way and came too late; only a lost lease and a breach of protocol overrule it.
 2. What we did to the child comes next; its reason is the cause.
-3. Then the supervisor's end, bytes that are no frame, and death at the memory limit.
+3. Then the supervisor's end, a kill by the kernel for want of memory (as the child's cgroup counted it, or judged by
+   its peak), and bytes that are no frame.
 4. A claim stands only with status 0. Everything else is a crash: above all an end without a result,
    whatever the status, and a result or a claim followed by a signal, since a process that cannot leave
    cleanly was damaged before.
@@ -30,6 +31,7 @@ _KILL_CAUSES: Mapping[KillReason, Cause] = {
     KillReason.DEADLINE: Cause.TIMEOUT,
     KillReason.STALL: Cause.STALLED,
     KillReason.MEMORY: Cause.MEMORY,
+    KillReason.SCRATCH: Cause.SCRATCH,
     KillReason.PROTOCOL: Cause.PROTOCOL,
     KillReason.DRAIN: Cause.DRAINED,
     KillReason.LEASE_LOST: Cause.LEASE_LOST,
@@ -72,6 +74,11 @@ class Life:
     #: The larger of the kernel's ru_maxrss and our own samples.
     peak_rss_bytes: int = 0
     memory_limit_bytes: int
+    #: Its processes that the kernel killed for want of memory, as its cgroup counted them; 0 without a cgroup.
+    oom_kills: int = 0
+    #: The last sample of its scratch folder, and its limit.
+    scratch_bytes: int = 0
+    max_scratch_bytes: int = 0
     #: How long the document was allowed to take.
     timeout_s: float
     #: Since its last sign of life, and the CPU that it used meanwhile.
@@ -146,6 +153,8 @@ def _ended(life: Life, end: Exit) -> tuple[Cause, str]:
     if not life.met:
         said = f" ({life.claim[1]})" if life.claim is not None else ""
         return Cause.ZYGOTE_DIED, f"the child {_end(end)} before it had seen the document{said}"
+    if end.signal == signal.SIGKILL and life.oom_kills:
+        return Cause.MEMORY, f"{_end(end)} from the kernel, for want of memory, {_where(life)}"
     if end.signal in _MEMORY_SIGNALS and life.peak_rss_bytes >= _NEAR_LIMIT * life.memory_limit_bytes:
         return Cause.MEMORY, f"{_end(end)} at its memory limit {_where(life)}"
     if life.breach is not None and end.signal is None:
@@ -167,6 +176,10 @@ def _killed(life: Life, reason: KillReason) -> str:
             why = f"after {life.silent_s:.1f} s without a sign of life {where} ({what})"
         case KillReason.MEMORY:
             why = f"at its memory limit {where}"
+        case KillReason.SCRATCH:
+            why = (
+                f"with {_mb(life.scratch_bytes)} in its scratch folder, {_mb(life.max_scratch_bytes)} allowed, {where}"
+            )
         case KillReason.PROTOCOL:
             why = f"because it is not to be believed: {life.breach or 'its frames were refused'}"
         case KillReason.DRAIN:
@@ -198,7 +211,11 @@ def _where(life: Life) -> str:
     return f"in {life.stage}" + ("" if life.page is None else f" of page {life.page}{of}")
 
 
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.0f} MB"
+
+
 def _figures(life: Life) -> str:
-    peak, limit = life.peak_rss_bytes / 2**20, life.memory_limit_bytes / 2**20
     pages = f", {life.pages_done} of {life.pages} pages done" if life.pages is not None else ""
-    return f"after {life.elapsed_s:.1f} s, peak {peak:.0f} MB of {limit:.0f} MB allowed{pages}"
+    peak, limit = _mb(life.peak_rss_bytes), _mb(life.memory_limit_bytes)
+    return f"after {life.elapsed_s:.1f} s, peak {peak} of {limit} allowed{pages}"

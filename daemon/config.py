@@ -132,7 +132,7 @@ class ChildSettings(Section):
     max_stderr_bytes: Bytes = 64 * 2**10
     """How much of a child's stdout and stderr is kept; the rest is counted and dropped."""
     max_scratch_bytes: Bytes = 2 * 2**30
-    """Largest file that a child may write in its scratch folder."""
+    """How much a child's scratch folder may hold; also its largest file."""
 
 
 class EngineSettings(Section):

@@ -38,7 +38,7 @@ SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".tif", ".tiff"})
 STATE = ".bulkhead"
 #: Deliveries after which a document that the world keeps failing is reported as failed; the next run tries it again.
 _DELIVERIES = 3
-_CRASHES = frozenset({Cause.CRASHED, Cause.PROTOCOL, Cause.MEMORY})
+_CRASHES = frozenset({Cause.CRASHED, Cause.PROTOCOL, Cause.MEMORY, Cause.SCRATCH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,7 @@ _ANSWERS: Mapping[Cause, _Answer] = {
     Cause.CRASHED: _Answer.GO_ON,
     Cause.PROTOCOL: _Answer.GO_ON,
     Cause.MEMORY: _Answer.GO_ON,
+    Cause.SCRATCH: _Answer.GO_ON,
     Cause.ENGINE_ERROR: _Answer.GO_ON,
     Cause.STALLED: _Answer.GO_ON,
     Cause.TIMEOUT: _Answer.GIVE_UP,

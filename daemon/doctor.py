@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from daemon import cgroup_find
 from daemon.children import Children
 from daemon.clock import SystemClock
 from daemon.config import Settings
@@ -91,6 +92,11 @@ def _sizing(settings: Settings) -> Iterator[tuple[Verdict, str]]:
     yield Verdict.GOOD, f"{sizing.workers} workers of {sizing.threads} thread(s), {gib:.1f} GiB for each child"
     for note in sizing.notes:
         yield Verdict.WARNING, note
+    place = cgroup_find.find()
+    if place.base is not None:
+        yield Verdict.GOOD, f"the kernel holds each child to that in a cgroup of its own, below {place.base}"
+    else:
+        yield Verdict.GOOD, f"RLIMIT_DATA and samples hold each child to that; no cgroup here: {place.reason}"
 
 
 def _state(settings: Settings) -> Iterator[tuple[Verdict, str]]:

@@ -45,6 +45,10 @@ InfoEvent = Literal[
     "page.finished",
     #: Pages that earlier attempts finished were found and are not converted again.
     "document.resumed",
+    #: A cgroup was delegated to us: each child is held to its memory in a group of its own below `folder`.
+    "cgroup.claimed",
+    #: No cgroup was delegated to us, which `reason` explains; a child's memory is held by RLIMIT_DATA and samples.
+    "cgroup.unavailable",
     #: One process for one document, or one slice of it.
     "child.started",
     #: Something that the engine wrote; `message` is the child's text, bounded and never believed.
@@ -80,6 +84,8 @@ WarningEvent = Literal[
     "child.exited",
     #: A child was killed by us; fields say why.
     "child.killed",
+    #: A group could not be made, entered or removed; that child's memory is held by RLIMIT_DATA and samples instead.
+    "cgroup.failed",
     #: A child has shown no sign of life for half of `child.stall_s`; fields say where, and whether it uses CPU.
     "child.silent",
     #: A library's own log line; `logger` names the library.

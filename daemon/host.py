@@ -36,6 +36,18 @@ def usable_memory_bytes(*, root: Path = ROOT) -> int:
     return min([_total_memory_bytes(root), *limits])
 
 
+def own_cgroup2(*, root: Path = ROOT) -> Path | None:
+    """The folder of this process's cgroup v2; None where there is no such tree, or where it hides our place."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        if line.startswith("0::"):
+            for kind, _, mount_root, mount_point in _cgroup_mounts(root):
+                parts = _below(line.removeprefix("0::"), mount_root).strip("/").split("/")
+                folder = (root / mount_point.lstrip("/")).joinpath(*parts)
+                if kind == "cgroup2" and ".." not in parts and folder.is_dir():
+                    return folder
+    return None
+
+
 def holder(*, root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Holder:
     """Who this process is in the ledger; call it once per life, since the invocation may be drawn anew.
 

@@ -84,6 +84,7 @@ _DOCUMENT: Mapping[PageMode, PageMode | None] = {
 _FAILURES: Mapping[Cause, Failure] = {
     Cause.CRASHED: Failure.CRASH,
     Cause.PROTOCOL: Failure.CRASH,
+    Cause.SCRATCH: Failure.CRASH,
     Cause.ENGINE_ERROR: Failure.CRASH,
     Cause.MEMORY: Failure.MEMORY,
     Cause.STALLED: Failure.STALL,

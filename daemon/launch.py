@@ -118,11 +118,13 @@ class Handle:
         except BlockingIOError:
             return None
         except OSError:
-            return self._abandoned()
+            data, descriptors = b"", []
         if not data:
             return self._abandoned()
         report = json.loads(data)
         if "started" in report:
+            if not descriptors:  # we had none left for its pidfd; without a job it leaves when we hang up
+                return Abandoned()
             self.pid, self._pidfd = report["started"], descriptors[0]
             if self._condemned:
                 self.kill()
@@ -214,9 +216,17 @@ class Ends:
     """Both sides' descriptors of one child. All are closed by `close`, the child's sides earlier."""
 
     def __init__(self, document: BinaryIO, finished: BinaryIO | None = None) -> None:
-        """`finished` is a pack of pages (`pack.py`); None for none."""
+        """`finished` is a pack of pages (`pack.py`); None for none. Raises OSError, with nothing left open."""
+        self.output = self.child_output = self.fault_log = self.document = self.finished = -1
         self.frames, self.child_frames = socket.socketpair()
         self.frames.setblocking(False)
+        try:
+            self._open(document, finished)
+        except BaseException:
+            self.close()  # no descriptor or no memory was left in the middle
+            raise
+
+    def _open(self, document: BinaryIO, finished: BinaryIO | None) -> None:
         self.output, self.child_output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.child_output, True)
         self.fault_log = os.memfd_create("fault-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

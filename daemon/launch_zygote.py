@@ -14,6 +14,7 @@ import socket
 import subprocess
 import threading
 from collections import deque
+from collections.abc import Callable
 from queue import SimpleQueue
 
 import structlog
@@ -172,10 +173,19 @@ class Zygote:
 class ZygoteLauncher:
     """Keeps one zygote, and starts the next when a child is asked for and the last has died."""
 
-    def __init__(self, spec: EngineSpec, *, clock: Clock, start_timeout_s: float) -> None:
+    def __init__(
+        self,
+        spec: EngineSpec,
+        *,
+        clock: Clock,
+        start_timeout_s: float,
+        on_started: Callable[[int], None] = lambda _pid: None,
+    ) -> None:
+        """`on_started` is told the pid of each zygote before that has loaded anything."""
         self._spec = spec
         self._clock = clock
         self._start_timeout_s = start_timeout_s
+        self._on_started = on_started
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
         #: The one that is loading, so that `stop` need not wait for it.
@@ -199,6 +209,7 @@ class ZygoteLauncher:
         if self._stopped:
             raise EngineError("cannot start a child: we were told to stop")
         zygote = self._loading = Zygote(self._spec)
+        self._on_started(zygote.pid)
         log.info("zygote.started", zygote_pid=zygote.pid)
         try:
             manifest = zygote.await_ready(self._start_timeout_s)

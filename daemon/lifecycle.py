@@ -51,6 +51,8 @@ class Event(StrEnum):
     #: No sign of life for too long.
     STALL = "stall"
     MEMORY = "memory"
+    #: Its scratch folder is larger than allowed.
+    SCRATCH = "scratch"
     DRAIN = "drain"
     LEASE_LOST = "lease_lost"
     #: Bytes that are no frame, a frame that contradicts others, or more than the limit.
@@ -79,6 +81,7 @@ class Action(StrEnum):
     #: The same for a stall.
     KILL_STALL = "kill_stall"
     KILL_MEMORY = "kill_memory"
+    KILL_SCRATCH = "kill_scratch"
     KILL_DRAIN = "kill_drain"
     KILL_LEASE_LOST = "kill_lease_lost"
     KILL_PROTOCOL = "kill_protocol"
@@ -94,6 +97,7 @@ KILL_REASONS: Final[Mapping[Action, KillReason]] = {
     Action.KILL_DEADLINE: KillReason.DEADLINE,
     Action.KILL_STALL: KillReason.STALL,
     Action.KILL_MEMORY: KillReason.MEMORY,
+    Action.KILL_SCRATCH: KillReason.SCRATCH,
     Action.KILL_DRAIN: KillReason.DRAIN,
     Action.KILL_LEASE_LOST: KillReason.LEASE_LOST,
     Action.KILL_PROTOCOL: KillReason.PROTOCOL,
@@ -126,6 +130,7 @@ KILL_EVENTS: Final[Mapping[KillReason, Event]] = {
     KillReason.DEADLINE: Event.DEADLINE,
     KillReason.STALL: Event.STALL,
     KillReason.MEMORY: Event.MEMORY,
+    KillReason.SCRATCH: Event.SCRATCH,
     KillReason.DRAIN: Event.DRAIN,
     KillReason.LEASE_LOST: Event.LEASE_LOST,
     KillReason.PROTOCOL: Event.PROTOCOL_ERROR,
@@ -141,6 +146,7 @@ _ALIVE: Final[_Row] = {
     Event.DEADLINE: (Phase.KILLING, Action.KILL_DEADLINE),
     Event.STALL: (Phase.KILLING, Action.KILL_STALL),
     Event.MEMORY: (Phase.KILLING, Action.KILL_MEMORY),
+    Event.SCRATCH: (Phase.KILLING, Action.KILL_SCRATCH),
     Event.DRAIN: (Phase.KILLING, Action.KILL_DRAIN),
     Event.LEASE_LOST: (Phase.KILLING, Action.KILL_LEASE_LOST),
     Event.PROTOCOL_ERROR: _BREACH,

@@ -148,6 +148,8 @@ class KillReason(StrEnum):
     #: Nothing was heard of it for `child.stall_s`.
     STALL = "stall"
     MEMORY = "memory"
+    #: Its scratch folder grew beyond its limit.
+    SCRATCH = "scratch"
     #: It sent bytes that are no frame, or too many.
     PROTOCOL = "protocol"
     DRAIN = "drain"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from pathlib import Path
 _MARKED_END_S = 1.0
 #: utime, stime, cutime and cstime among the fields of `stat` that follow the name (proc(5): 14 to 17).
 _TICKS = slice(11, 15)
+#: Where the link of a memfd's descriptor points.
+_MEMFD = "/memfd:"
+#: Unit of `st_blocks`, whatever the file system's own is.
+_BLOCK_BYTES = 512
 
 
 def await_end(pidfd: int, timeout_s: float) -> bool:
@@ -50,12 +55,18 @@ class Usage:
     """What a process and its descendants have, and have used."""
 
     resident_bytes: int = 0
+    #: What is held by descriptors alone: memfds beyond what is mapped of them.
+    memfd_bytes: int = 0
+    #: Files that were opened for writing and have no name any more; they take room on a disk until they are closed.
+    unnamed_bytes: int = 0
     #: User and system, ended and reaped descendants included.
     cpu_s: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             resident_bytes=self.resident_bytes + other.resident_bytes,
+            memfd_bytes=self.memfd_bytes + other.memfd_bytes,
+            unnamed_bytes=self.unnamed_bytes + other.unnamed_bytes,
             cpu_s=self.cpu_s + other.cpu_s,
         )
 
@@ -78,7 +89,36 @@ def _own_usage(folder: Path) -> Usage:
     """Read one process's `statm` and `stat`; the name in `stat` may hold anything but a last parenthesis."""
     resident_pages = int((folder / "statm").read_bytes().split()[1])
     ticks = (folder / "stat").read_bytes().rpartition(b")")[2].split()[_TICKS]
+    memfd_bytes, unnamed_bytes = _held_by_descriptors(folder)
+    if memfd_bytes:
+        memfd_bytes = max(0, memfd_bytes - _mapped_shared_bytes(folder))
     return Usage(
         resident_bytes=resident_pages * os.sysconf("SC_PAGE_SIZE"),
+        memfd_bytes=memfd_bytes,
+        unnamed_bytes=unnamed_bytes,
         cpu_s=sum(int(count) for count in ticks) / os.sysconf("SC_CLK_TCK"),
     )
+
+
+def _held_by_descriptors(folder: Path) -> tuple[int, int]:
+    """Bytes of a process's memfds, and of its other files without a name; only what it may write to."""
+    sizes: dict[tuple[int, int], tuple[bool, int]] = {}
+    with suppress(OSError), os.scandir(folder / "fd") as descriptors:
+        for descriptor in descriptors:
+            with suppress(OSError):  # closed while we looked
+                # The link's own mode says how the file was opened: what is only read was put there by us.
+                if descriptor.stat(follow_symlinks=False).st_mode & stat.S_IWUSR:
+                    found = os.stat(descriptor.path)  # noqa: PTH116  a path would be made for each
+                    if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                        is_memfd = os.readlink(descriptor.path).startswith(_MEMFD)  # noqa: PTH115
+                        sizes[found.st_dev, found.st_ino] = is_memfd, found.st_blocks * _BLOCK_BYTES
+    held = sizes.values()
+    return sum(size for is_memfd, size in held if is_memfd), sum(size for is_memfd, size in held if not is_memfd)
+
+
+def _mapped_shared_bytes(folder: Path) -> int:
+    """Shared memory that is mapped, and so counted as resident already."""
+    for line in (folder / "status").read_bytes().splitlines():
+        if line.startswith(b"RssShmem:"):
+            return int(line.split()[1]) * 1024
+    return 0

@@ -11,24 +11,24 @@ from __future__ import annotations
 import select
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import structlog
 
 from daemon import classify, frames, lifecycle, wire
 from daemon.bounds import Bounds, Silence
+from daemon.cgroup import Group
 from daemon.clock import Clock
 from daemon.errors import ProtocolError
 from daemon.killswitch import KillSwitch
 from daemon.launch import Abandoned, Ended, Ends, Handle, Output, await_traceback
 from daemon.lifecycle import Action, Event, Phase
 from daemon.model import Conversion, KillReason, PageRecord
-from daemon.processes import usage
 from daemon.report import Report
+from daemon.sampling import Sampler
 
 log = structlog.get_logger()
 
-#: How often a child's memory is looked at; a page of 200 in took 13 s to reach its 4 GB.
-SAMPLE_S = 0.25
 #: A SIGKILLed child that is not reported as ended by then is in uninterruptible sleep, or its zygote is stuck.
 _KILL_S = 5.0
 _READ_BYTES = 2**18
@@ -44,6 +44,7 @@ class Watch:
         job: frames.Job,
         *,
         bounds: Bounds,
+        group: Group,
         clock: Clock,
         switch: KillSwitch,
         on_page: Callable[[PageRecord, int], None],
@@ -53,6 +54,7 @@ class Watch:
         self._job = job
         self._plan = job.plan.plan()
         self._bounds = bounds
+        self.group = group
         self._log = log.bind(document_id=job.document_id, child=job.child)
         self._clock = clock
         self._switch = switch
@@ -62,16 +64,18 @@ class Watch:
         self._silence = Silence(bounds.stall_s)
         self._phase = Phase.STARTING
         self._met = False
+        self._placed = False
+        #: Until it says hello, its time is not the document's.
+        self.waited_s = 0.0
         self._kill: KillReason | None = None
         self._breach: str | None = None
         self._ended: Ended | None = None
         self._abandoned = False
         self._draining = False  # it is gone: read all that is left, without turns
-        self._output = Output(ends.output, bounds.max_stderr_bytes)
-        self._peak_rss_bytes = 0
+        self.output = Output(ends.output, bounds.max_stderr_bytes)
         self._silent_s = 0.0
         self._started = clock.monotonic()
-        self._next_sample = self._started
+        self.sampler = Sampler(bounds, Path(job.scratch), group=group, silence=self._silence, clock=clock)
         self._leave_by: float | None = None
         self._killed_by: float | None = None
         self._poll = select.poll()
@@ -83,11 +87,6 @@ class Watch:
     def conversion(self) -> Conversion | None:
         """What the child made, where it accounted for all of it; to be believed only if its outcome says so."""
         return self._report.conversion
-
-    @property
-    def output_dropped_bytes(self) -> int:
-        """How much the child printed beyond what is kept."""
-        return self._output.dropped_bytes
 
     @property
     def orphans(self) -> int:
@@ -121,7 +120,7 @@ class Watch:
             self._leave_by = self._clock.monotonic() + self._bounds.linger_s
         elif action is Action.SEND_JOB:
             self._met = True
-            self._log.debug("child.started", pid=self._handle.pid)
+            self.waited_s = self._clock.monotonic() - self._bounds.asked
             self._send_job()
         elif action in lifecycle.KILLS:
             self._end_child(action, event)
@@ -137,6 +136,10 @@ class Watch:
         self._log.info("child.killed", reason=self._kill, pid=self._handle.pid)
 
     def _send_job(self) -> None:
+        """Give it the document, once it has said hello and is in its group, whichever comes last."""
+        if not (self._met and self._placed and self._phase is Phase.RUNNING):
+            return
+        self._log.debug("child.started", pid=self._handle.pid)
         with suppress(OSError):  # it hung up: the end of its frames says so
             self._ends.frames.send(wire.encode(self._job))
 
@@ -178,7 +181,7 @@ class Watch:
 
     def _read_output(self) -> None:
         while self._ends.output in self._reading:
-            match self._output.read():
+            match self.output.read():
                 case 0:
                     self._stop_reading(self._ends.output)
                 case None:
@@ -203,8 +206,10 @@ class Watch:
                 self._happen(Event.SUPERVISOR_GONE)
                 self._handle.ended_unreaped(_KILL_S)
                 self._conclude()
-            case None:
-                pass
+            case None if not self._placed and self._handle.pid is not None:
+                self._placed = True
+                self.group.place(self._handle.pid)
+                self._send_job()
 
     def _conclude(self) -> None:
         """Read what it left behind, then believe its end."""
@@ -216,15 +221,16 @@ class Watch:
     def _look_at_the_clock(self) -> None:
         now = self._clock.monotonic()
         if self._phase in {Phase.STARTING, Phase.RUNNING, Phase.LEAVING}:
-            if now >= self._next_sample:
+            if now >= self.sampler.due:
                 self._sample(now)
-            if now >= self._deadline():
+            if self._phase is Phase.STARTING:
+                if now >= self._bounds.start_deadline:
+                    self._happen(Event.START_EXPIRED)
+            elif now >= self._deadline():
                 self._happen(Event.DEADLINE)
             elif self._phase is Phase.RUNNING and self._silence.is_stall(now):
                 self._silent_s = self._silence.lasted_s(now)
                 self._happen(Event.STALL)
-            elif self._phase is Phase.STARTING and now >= self._bounds.start_deadline:
-                self._happen(Event.START_EXPIRED)
             elif self._leave_by is not None and now >= self._leave_by:
                 self._happen(Event.LINGER_EXPIRED)
         elif self._killed_by is not None and now >= self._killed_by and self._phase is Phase.KILLING:
@@ -236,18 +242,14 @@ class Watch:
                 self._killed_by = now + _KILL_S
 
     def _deadline(self) -> float:
-        return self._bounds.deadlines.at(self._report.pages)
+        return self._bounds.deadlines.at(self._report.pages) + self.waited_s
 
     def _sample(self, now: float) -> None:
-        late_s, self._next_sample = now - self._next_sample, now + SAMPLE_S
-        if self._handle.pid is not None:
-            used = usage(self._handle.pid)
-            self._peak_rss_bytes = max(self._peak_rss_bytes, used.resident_bytes)
-            self._silence.sample(used.cpu_s, late_s=late_s)
-            if used.resident_bytes > self._bounds.memory_bytes:
-                self._happen(Event.MEMORY)
-            elif self._phase is Phase.RUNNING and self._silence.is_worth_a_warning(now):
-                self._tell_silence(now)
+        excess = self.sampler.look(self._handle.pid, now)
+        if excess is not None:
+            self._happen(excess)
+        elif self._phase is Phase.RUNNING and self._silence.is_worth_a_warning(now):
+            self._tell_silence(now)
 
     def _tell_silence(self, now: float) -> None:
         report, silence = self._report, self._silence
@@ -257,17 +259,12 @@ class Watch:
 
     def _patience_ms(self) -> float:
         """How long nothing needs to be done if nothing happens."""
-        if self._killed_by is not None:
-            until = self._killed_by
-        else:
-            instants = [self._deadline(), self._next_sample]
-            if self._phase is Phase.STARTING:
-                instants.append(self._bounds.start_deadline)
-            if self._phase is Phase.RUNNING and (stall_at := self._silence.ends_at()) is not None:
-                instants.append(stall_at)
-            if self._leave_by is not None:
-                instants.append(self._leave_by)
-            until = min(instants)
+        instants = [self._killed_by]
+        if self._killed_by is None:
+            starting, running = self._phase is Phase.STARTING, self._phase is Phase.RUNNING
+            instants = [self._bounds.start_deadline if starting else self._deadline(), self.sampler.due]
+            instants += [self._leave_by, self._silence.ends_at() if running else None]
+        until = min(instant for instant in instants if instant is not None)
         return max(0.0, until - self._clock.monotonic()) * 1000 + 1
 
     def _life(self) -> classify.Life:
@@ -288,12 +285,15 @@ class Watch:
             pages_done=len(report.done),
             pages=report.pages,
             elapsed_s=self._clock.monotonic() - self._started,
-            peak_rss_bytes=max(self._peak_rss_bytes, 0 if ended is None else ended.max_rss_bytes),
+            peak_rss_bytes=max(self.sampler.peak_rss_bytes, 0 if ended is None else ended.max_rss_bytes),
             memory_limit_bytes=self._bounds.memory_bytes,
+            oom_kills=self.group.oom_kills(),
+            scratch_bytes=self.sampler.scratch_bytes,
+            max_scratch_bytes=self._bounds.max_scratch_bytes,
             timeout_s=self._bounds.deadlines.allowed_s(report.pages),
             silent_s=self._silent_s,
             silent_cpu_s=self._silence.cpu_s,
             linger_s=self._bounds.linger_s,
             traceback=self._ends.traceback(),
-            stderr_tail=self._output.tail(),
+            stderr_tail=self.output.tail(),
         )

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import structlog
 
-from daemon import failpoints, faults, host
+from daemon import cgroup, failpoints, faults, host
 from daemon.attempt import DocumentEnded
+from daemon.cgroup_find import find
 from daemon.checkpoints_s3 import open_checkpoints
-from daemon.children import DEFAULT_FACTORY, Children, KillSwitch, remove_tree
+from daemon.children import DEFAULT_FACTORY, Children, KillSwitch
 from daemon.clock import Clock, SystemClock
 from daemon.config import Settings
 from daemon.decide import Rules
@@ -34,6 +35,7 @@ from daemon.parent import Parent
 from daemon.proof import convert_canary
 from daemon.pulse import Pulse
 from daemon.queue import Queue
+from daemon.scratch import remove_tree
 from daemon.sizing import Sizing, size
 from daemon.sqs import SqsQueue
 from daemon.store import Store
@@ -126,6 +128,7 @@ def assembled(
             clock=clock,
             engine_factory=parts.engine_factory,
             engine_path=parts.engine_path,
+            groups=cgroup.claim(find()),
         )
         stack.callback(children.stop)
         engine = children.start()

@@ -40,11 +40,12 @@ class Ward:
 
     def __init__(self, start: str, scratch: Path, factory: str = "fake_engine:load", **child: object) -> None:
         self.start = start
-        #: A deadline that a child reaches only by hanging: a spawned one needs most of it to start on a busy machine.
-        self.hang_s = 1.0 if start == "zygote" else 6.0
+        #: A deadline that a child reaches only by hanging: the time that it needs to start is not counted.
+        self.hang_s = 1.0
         self.scratch = scratch
         self.clock = SystemClock()
-        limits = {"start": start, "linger_s": 0.5, "max_output_bytes": 16 * 2**20, "max_stderr_bytes": 10_000} | child
+        limits = {"start": start, "linger_s": 0.5, "max_output_bytes": 16 * 2**20, "max_stderr_bytes": 10_000}
+        limits |= {"max_scratch_bytes": 16 * 2**20} | child
         self.settings = Settings(child=ChildSettings.model_validate(limits))
         self.children = Children(
             settings=self.settings,

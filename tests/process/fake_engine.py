@@ -6,6 +6,7 @@ harmless pages. A page's blob is JSON: its number, its text and the mode that it
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import mmap
@@ -199,6 +200,41 @@ def map_shared() -> None:
         threading.Event().wait(0.01)
 
 
+def fill_memfds() -> None:
+    """Fill memory that only descriptors hold, without end; nothing of it is mapped."""
+    while True:
+        os.write(os.memfd_create("hidden"), b"\x01" * 2**24)
+        threading.Event().wait(0.01)
+
+
+def fill_scratch(*, keep_names: bool) -> None:
+    """Write small files without end, and keep them open; without names they cannot be found in the folder."""
+    for number in itertools.count():
+        path = Path(f"file-{number}")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+        os.write(descriptor, b"\x01" * 2**20)
+        if keep_names:
+            os.close(descriptor)
+        else:
+            path.unlink()
+        threading.Event().wait(0.01)
+
+
+def make_files() -> None:
+    """Use up inodes without using up bytes."""
+    for number in itertools.count():
+        Path(f"empty-{number}").touch()
+
+
+def make_folders() -> None:
+    """Hide a file deeper than any path can say."""
+    for _ in range(2000):
+        os.mkdir("d")  # noqa: PTH102  as deep as no Path can name
+        os.chdir("d")
+    Path("file").write_bytes(b"x")
+    threading.Event().wait()
+
+
 def leave_grandchild(pid_file: Path, *, own_session: bool) -> None:
     """Fork a process that would stay for a long time, and go on when its pid is on disk."""
     readable, writable = os.pipe()
@@ -221,6 +257,12 @@ def load(settings: EngineSettings, *, threads: int) -> FakeEngine:
 def load_with_thread(settings: EngineSettings, *, threads: int) -> FakeEngine:
     """A factory that leaves a thread behind, as a careless library does."""
     threading.Thread(target=threading.Event().wait, name="careless", daemon=True).start()
+    return FakeEngine()
+
+
+def load_slowly(settings: EngineSettings, *, threads: int) -> FakeEngine:
+    """A factory that takes longer than some documents may."""
+    threading.Event().wait(2.0)
     return FakeEngine()
 
 
@@ -272,4 +314,9 @@ COMMANDS: Mapping[str, Callable[[str], object]] = {
     "descriptors": lambda rest: Path(rest).write_text("\n".join(describe_descriptors()), encoding="utf-8"),
     "write-document": lambda _: write_to_document(),
     "map-shared": lambda _: map_shared(),
+    "fill-memfds": lambda _: fill_memfds(),
+    "fill-scratch": lambda _: fill_scratch(keep_names=True),
+    "fill-unnamed": lambda _: fill_scratch(keep_names=False),
+    "make-files": lambda _: make_files(),
+    "make-folders": lambda _: make_folders(),
 }

@@ -150,6 +150,33 @@ DEATHS: dict[str, Death] = {
     "shared memory": Death(
         text="a\nmap-shared", cause=Cause.MEMORY, signal="SIGKILL", words="killed at its memory limit in ocr of page 2"
     ),
+    "memory without an address": Death(
+        text="a\nfill-memfds", cause=Cause.MEMORY, signal="SIGKILL", words="killed at its memory limit in ocr of page 2"
+    ),
+    "full scratch": Death(
+        text="a\nfill-scratch",
+        cause=Cause.SCRATCH,
+        signal="SIGKILL",
+        words="MB in its scratch folder, 16 MB allowed",
+    ),
+    "files without names": Death(
+        text="a\nfill-unnamed",
+        cause=Cause.SCRATCH,
+        signal="SIGKILL",
+        words="MB in its scratch folder, 16 MB allowed",
+    ),
+    "files without end": Death(
+        text="a\nmake-files",
+        cause=Cause.SCRATCH,
+        signal="SIGKILL",
+        words="MB in its scratch folder, 16 MB allowed",
+    ),
+    "folders without end": Death(
+        text="a\nmake-folders",
+        cause=Cause.SCRATCH,
+        signal="SIGKILL",
+        words="MB in its scratch folder, 16 MB allowed",
+    ),
     "raise": Death(
         text="a\nb",
         failpoints="child.ocr@page=2=raise",

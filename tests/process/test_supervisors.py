@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import structlog
 
 from daemon.children import ChildResult
 from daemon.errors import EngineError, ExitStatus
+from daemon.launch import Abandoned, Handle
 from daemon.model import Cause, PageRecord
 from tests.process.conftest import HERE, Ward, is_gone
 
@@ -212,6 +214,64 @@ def test_zygote_that_is_stuck(tmp_path: Path) -> None:
     assert result.outcome.cause is Cause.ZYGOTE_DIED
     assert time.monotonic() - began < 20
     assert ward.run("a").outcome.cause is Cause.CONVERTED
+    ward.children.stop()
+
+
+def test_child_that_cannot_be_signalled() -> None:
+    """Without a descriptor left for its pidfd a child gets no job, and its document is released."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, its:
+        its.send(b'{"started": 1}')
+        handle = Handle(ours, NoSupervisor())
+        assert isinstance(handle.news(), Abandoned)
+        assert handle.pid is None
+        handle.close()
+
+
+class NoSupervisor:
+    """Nobody."""
+
+    mark = b""
+
+    def kill(self) -> None:
+        """See `Supervisor`."""
+
+    def await_end(self, timeout_s: float) -> bool:
+        """See `Supervisor`."""
+        return timeout_s > 0
+
+    def release(self) -> None:
+        """See `Supervisor`."""
+
+
+def test_short_document_and_stuck_zygote(tmp_path: Path) -> None:
+    """A document that may take less time than a start is released all the same, and pays nothing for the outage."""
+    ward = Ward("zygote", tmp_path, start_timeout_s=1.5)
+    ward.children.start()
+    pid = ward.children.zygote_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    assert ward.run("a", deadline_s=0.5).outcome.cause is Cause.ZYGOTE_DIED
+    ward.children.stop()
+
+
+@pytest.mark.parametrize("start", ["zygote", "spawn"])
+def test_waiting_for_a_start_is_not_the_documents_time(start: str, tmp_path: Path) -> None:
+    """A start that takes longer than the document may: the document converts, and its deadline still holds."""
+    ward = Ward(start, tmp_path, factory="fake_engine:load_slowly")
+    ward.children.start()
+    if start == "zygote":
+        pid = ward.children.zygote_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        for _ in range(500):
+            if ward.children.zygote_pid is None:
+                break
+            threading.Event().wait(0.01)
+    result = ward.run("a", deadline_s=1.5)
+    assert result.outcome.cause is Cause.CONVERTED
+    assert result.waited_s > 1.5
+    assert ward.run("wait 9999", deadline_s=0.5).outcome.cause is Cause.TIMEOUT
     ward.children.stop()
 
 

@@ -56,6 +56,23 @@ def but(life: Life, **changes: object) -> Life:
             "killed by SIGSEGV in ocr of page 7 of 20 after 3.1 s",
         ),
         (but(SILENT, exit=Exit(signal=signal.SIGKILL)), Cause.CRASHED, "killed by SIGKILL in ocr"),
+        (
+            but(SILENT, exit=Exit(signal=signal.SIGKILL), oom_kills=1),
+            Cause.MEMORY,
+            "killed by SIGKILL from the kernel, for want of memory, in ocr of page 7 of 20",
+        ),
+        (but(SILENT, exit=SEGV, oom_kills=1), Cause.CRASHED, "killed by SIGSEGV in ocr"),
+        (but(GOOD, oom_kills=1), Cause.CONVERTED, "converted"),
+        (
+            but(SILENT, exit=Exit(signal=signal.SIGKILL), oom_kills=1, met=False),
+            Cause.ZYGOTE_DIED,
+            "before it had seen the document",
+        ),
+        (
+            but(SILENT, kill=KillReason.SCRATCH, scratch_bytes=3 * MB, max_scratch_bytes=2 * MB),
+            Cause.SCRATCH,
+            "killed with 3 MB in its scratch folder, 2 MB allowed, in ocr of page 7",
+        ),
         (but(GOOD, exit=SEGV), Cause.CRASHED, "killed by SIGSEGV after its result, which is not trusted"),
         (but(GOOD, exit=Exit(status=1)), Cause.CRASHED, "left with status 1 after its result"),
         (but(SILENT, claim=CLAIM), Cause.ENCRYPTED, "it needs a password; after 3.1 s"),

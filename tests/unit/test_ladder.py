@@ -12,7 +12,7 @@ from daemon.decide import Complete, Convert, DeadLetter, Pages, Rules, next_step
 from daemon.ladder import Failure, Footing, Standing, failure_of, most_failures
 from daemon.model import Cause, Outcome, PageMode, Plan, Stage
 
-FAILING = [Cause.CRASHED, Cause.PROTOCOL, Cause.MEMORY, Cause.STALLED, Cause.ENGINE_ERROR]
+FAILING = [Cause.CRASHED, Cause.SCRATCH, Cause.PROTOCOL, Cause.MEMORY, Cause.STALLED, Cause.ENGINE_ERROR]
 ON_A_PAGE = [Stage.PARSE, Stage.LAYOUT, Stage.OCR, Stage.TABLES]
 
 

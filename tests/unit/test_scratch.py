@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 import pytest
 
-from daemon.children import remove_tree
 from daemon.model import Cause
+from daemon.scratch import remove_tree
 from tests.shell.test_parent import Bench, running
 
 
