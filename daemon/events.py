@@ -13,6 +13,8 @@ from typing import Literal
 InfoEvent = Literal[
     #: The process runs and has read its settings; the engine is not loaded yet.
     "daemon.started",
+    #: The engine works on this host: the canary went through a real child; `detail` says how long it took.
+    "canary.converted",
     #: Everything needed to work is there; the first receive follows.
     "daemon.ready",
     #: Told to stop; fields say by what and how long documents in flight may go on.

@@ -14,14 +14,18 @@ from types import FrameType
 import structlog
 
 from daemon import __version__, alerts
+from daemon.children import Children
+from daemon.clock import SystemClock
 from daemon.config import Settings
+from daemon.errors import WorldError
+from daemon.model import Cause
 from daemon.notify import Bounds, Service
 from daemon.parent import LAST_WORDS_S, Parent
+from daemon.proof import convert_canary
 from daemon.store import open_store
 from daemon.wiring import Parts, assembled, open_queue
 
 log = structlog.get_logger()
-
 
 #: Beside the calls that are bounded by settings: files, locks, a store's probe, an alert on its way.
 _SLACK_S = 60.0
@@ -47,17 +51,40 @@ def run(settings: Settings, *, parts: Parts | None = None, service: Service | No
         store = open_store(settings.store)
         store.check()
         running = stack.enter_context(assembled(settings, queue=queue, store=store, parts=parts, pulse=service.pulse))
+        if parts is None and settings.host.canary:  # an engine that code has chosen is the code's to prove
+            _prove(running.children, settings)
         stack.enter_context(_signals(running.parent))
         service.ready(lambda: running.parent.standing)
         running.parent.run()
     log.info("daemon.stopped")
 
 
+def _prove(children: Children, settings: Settings) -> None:
+    """Convert the canary before anybody may think that this host works.
+
+    Raises `WorldError`, and no `OperatorError`: whatever is short now (memory, disk, a host that is still booting) may
+    be there at the next start, while an engine that is not the declared one has been refused before.
+    """
+    try:
+        proof = convert_canary(
+            children,
+            clock=SystemClock(),
+            timeout_s=settings.host.canary_timeout_s,
+            scratch=settings.state_dir / "scratch",
+            failpoints=settings.failpoints if settings.allow_failpoints else "",
+        )
+    except OSError as error:
+        raise WorldError(Cause.DISK_FULL, f"cannot convert the canary: {error}; free space in state_dir") from error
+    if not proof.passed:
+        raise WorldError(Cause.POISON_HOST, f"{proof.detail}; `bulkhead doctor` tries the same")
+    log.info("canary.converted", detail=proof.detail)
+
+
 def _bounds(settings: Settings) -> Bounds:
     """What systemd may wait for: each step of the start and of the end has a limit of its own."""
     call_s = settings.queue.retry_for_s
     return Bounds(
-        start_s=3 * call_s + 2 * settings.child.start_timeout_s + settings.child.document_timeout_s + _SLACK_S,
+        start_s=3 * call_s + 2 * settings.child.start_timeout_s + settings.host.canary_timeout_s + _SLACK_S,
         stop_s=settings.drain_s + LAST_WORDS_S + _SLACK_S,
         heartbeat_s=call_s + _SLACK_S,
         receive_s=settings.queue.wait_s + call_s + _SLACK_S,
