@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from daemon import emulator
 from daemon.emulator import CREDENTIALS, Emulated, emulated
 from tests.deploy.lab import Lab
 
@@ -40,12 +43,14 @@ def why_not() -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Installed:
     """The daemon on a lab, between the host's SQS and S3."""
 
     lab: Lab
     aws: Emulated
+    #: When the story began that is told now; the lab's clock is this host's.
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def configure(self, toml: str = "", *, drop_in: str = "", failpoints: str = "") -> None:
         """Write settings, `toml` beside what every test needs, and one drop-in; the last ones are gone."""
@@ -63,20 +68,30 @@ class Installed:
         return self.main_pid()
 
     def stop(self) -> None:
-        """Stop it, and empty the queues for the next test."""
+        """Stop it, whatever it is doing."""
         self.lab.systemctl("stop", UNIT, check=False, timeout_s=NET_S)
         self.lab.systemctl("reset-failed", UNIT, check=False)
-        for url in (self.aws.queue_url, self.aws.dead_letter_url):
-            self.aws.sqs.purge_queue(QueueUrl=url)
+
+    def forget(self) -> None:
+        """Begin a new story: what was published, what the ledger knows and what the journal told is gone."""
+        reset = urllib.request.Request(f"{self.aws.endpoint_url}/moto-api/reset", method="POST")  # noqa: S310 - our own loopback
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(reset, timeout=NET_S):
+            self.aws = emulator._made(self.aws.endpoint_url)
+        self.lab.run(["rm", "-rf", "/var/lib/bulkhead"])
+        self.began = datetime.now(UTC)
 
     def main_pid(self) -> int:
         """0 when it does not run."""
         return int(self.lab.show(UNIT, "MainPID"))
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """The daemon's log lines of this event, oldest first, over all its lives in this lab."""
-        lines = (line for line in self.lab.journal(UNIT).splitlines() if line.startswith("{"))
+        """The daemon's log lines of this event, oldest first, over all its lives in this story."""
+        lines = (line for line in self.journal().splitlines() if line.startswith("{"))
         return [line for line in map(json.loads, lines) if line.get("event") == name]
+
+    def journal(self, unit: str = UNIT) -> str:
+        """What the unit and systemd have said in this story."""
+        return self.lab.journal(unit, since=self.began)
 
     def wait_for(self, what: Callable[[], _Found]) -> _Found:
         """The first true answer. Raises AssertionError, with the journal's end, when none comes."""
@@ -86,20 +101,18 @@ class Installed:
             if found:
                 return found
             pause.wait(_POLL_S)
-        raise AssertionError(f"it did not happen; the journal:\n{self.lab.journal(UNIT)[-4000:]}")
+        raise AssertionError(f"it did not happen; the journal:\n{self.journal()[-4000:]}")
 
-    def below(self, pid: int) -> dict[int, str]:
-        """Every descendant of a process of the lab: its pid there → its command line."""
-        found: dict[int, str] = {}
-        rows = self.lab.run(["ps", "-e", "-o", "pid=,ppid=,args="]).stdout.splitlines()
-        table = {int(row.split()[0]): (int(row.split()[1]), row) for row in rows}
-        for each in table:
-            above = each
-            while above in table and above != pid:
-                above = table[above][0]
-            if above == pid and each != pid:
-                found[each] = table[each][1]
-        return found
+    def below(self, pid: int) -> dict[int, int]:
+        """Every descendant of a process of the lab → the process that started it; pids as the lab sees them."""
+        rows = self.lab.run(["ps", "-e", "-o", "pid=,ppid="]).stdout.splitlines()
+        parents = {int(each): int(parent) for each, parent in (row.split() for row in rows)}
+
+        def is_below(each: int) -> bool:
+            parent = parents.get(each, 0)
+            return parent == pid or (parent != 0 and is_below(parent))
+
+        return {each: parent for each, parent in parents.items() if is_below(each)}
 
     def manifests(self) -> dict[str, dict[str, Any]]:
         """Every published manifest: its key → its content."""

@@ -18,6 +18,7 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -114,9 +115,11 @@ class Lab:
         """One property of a unit, such as MainPID; a pid is the lab's, as all pids that the lab tells."""
         return self.systemctl("show", "--value", f"--property={name}", unit)
 
-    def journal(self, unit: str) -> str:
-        """All that the unit and its processes have written, and what systemd says of it."""
-        return self._nsenter(["journalctl", "--no-pager", "--output=cat", f"--unit={unit}"]).stdout
+    def journal(self, unit: str, *, since: datetime | None = None) -> str:
+        """What the unit and its processes have written, and what systemd says of it, from `since` on."""
+        command = ["journalctl", "--no-pager", "--output=cat", f"--unit={unit}"]
+        command += [f"--since=@{since.timestamp():.6f}"] if since else []
+        return self._nsenter(command).stdout
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         """Put a file into the lab, and the folders above it."""

@@ -1,0 +1,208 @@
+"""The real units on a real systemd: what dies is replaced, what stands still is restarted, and no document is lost.
+
+One host for all tests; each sets what it needs, starts the daemon anew and stops it. Nothing here decides by time but
+what is a promise about time, and that is told on the daemon's own clock, less what the machine was busy with others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.installed import UNIT, Installed, installed, why_not
+
+pytestmark = pytest.mark.deploy
+
+#: From the death of the parent to its successor's readiness, on a machine that has nothing else to do.
+RESTART_S = 5.0
+#: A watchdog for tests; the unit's own is a minute.
+QUICK_WATCHDOG = "WatchdogSec=4\n"
+#: Finished pages are told one by one, and a message that was given back returns at once.
+TALKATIVE = '[log]\nlevel = "debug"\n[retry]\nrelease_delay_s = 0.1\n'
+
+
+@pytest.fixture(scope="module")
+def host(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Everything installed, nothing started."""
+    reason = why_not()
+    if reason:
+        pytest.skip(f"not deployed: {reason}")
+    with installed(tmp_path_factory.mktemp("host"), memory_limits=True) as host:
+        yield host
+
+
+@pytest.fixture
+def service(host: Installed) -> Iterator[Installed]:
+    """The host, on which nothing runs and no message waits before and after the test."""
+    host.forget()
+    yield host
+    host.stop()
+
+
+def in_mid_document(service: Installed, samples: Path, page: int = 2) -> None:
+    """Send five pages, and return when `page` of them are finished."""
+    service.aws.upload(samples / "five-pages.pdf")
+    service.wait_for(lambda: [line for line in service.events("page.finished") if line["page"] == page])
+
+
+def ends_once(service: Installed) -> None:
+    """The document in hand is published, once, with all its pages, and nothing of it is left on the queue."""
+    service.wait_for(lambda: service.events("message.deleted"))
+    (manifest,) = service.manifests().values()
+    assert (manifest["status"], len(manifest["pages"])) == ("converted", 5)
+    assert [line["status"] for line in service.events("attempt.settled")] == ["converted"]
+    assert service.depth() == 0
+
+
+def kill(service: Installed, pid: int) -> None:
+    """SIGKILL to a process of the lab."""
+    os.kill(service.lab.pid_here(pid), signal.SIGKILL)
+
+
+def busy_with_others_s() -> float:
+    """Seconds in which something on this machine waited for a CPU (Linux PSI); 0 where the kernel does not say."""
+    try:
+        words = Path("/proc/pressure/cpu").read_text(encoding="ascii").split()
+    except OSError:
+        return 0.0
+    return next(int(word.removeprefix("total=")) / 1e6 for word in words if word.startswith("total="))
+
+
+def test_a_killed_parent(service: Installed, samples: Path) -> None:
+    """Receiving again in under 5 s, warm-up and canary included; the document in flight is finished, once."""
+    service.configure(TALKATIVE, failpoints="child.page@page=3,attempt=1=sleep:100")
+    before = service.start()
+    in_mid_document(service, samples)
+    busy_s, killed_at = busy_with_others_s(), datetime.now(UTC)
+    kill(service, before)
+    ready = service.wait_for(lambda: service.events("daemon.ready")[1:])[0]
+    after_s = (datetime.fromisoformat(ready["at"]) - killed_at).total_seconds()
+    assert after_s - (busy_with_others_s() - busy_s) < RESTART_S, f"{after_s} s"
+    assert service.main_pid() not in {0, before}
+    ends_once(service)
+    assert service.events("document.resumed")[0]["pages"] >= 2
+
+
+def test_a_killed_zygote_and_a_killed_child(service: Installed, samples: Path) -> None:
+    """Neither is the daemon: its pid stays, and the document comes through both."""
+    service.configure(TALKATIVE, failpoints="child.page@page=3,child=1=sleep:8")
+    before = service.start()
+    in_mid_document(service, samples)
+    (zygote,) = [pid for pid, parent in service.below(before).items() if parent == before]
+    kill(service, zygote)
+    service.wait_for(lambda: service.events("message.received")[1:])
+    again = service.events("message.received")[1]["at"]
+    started = service.wait_for(lambda: [line for line in service.events("child.started") if line["at"] > again])
+    kill(service, started[0]["pid"])
+    ends_once(service)
+    assert service.main_pid() == before
+    assert service.lab.show(UNIT, "NRestarts") == "0"
+
+
+def test_a_greedy_child_is_killed_alone(service: Installed, samples: Path) -> None:
+    """The kernel ends the child that eats the unit's memory, and nothing else; the page is read another way."""
+    service.configure(TALKATIVE, failpoints="child.page@page=3,child=1=oom")
+    before = service.start()
+    # Now, and not before the start: the daemon would size its children by it, and end the child itself.
+    service.lab.systemctl("set-property", "--runtime", UNIT, "MemoryMax=2G")
+    try:
+        service.aws.upload(samples / "five-pages.pdf")
+        ends_once(service)
+        (died,) = [line for line in service.events("child.exited") if line["level"] == "warning"]
+        assert died["signal"] == "SIGKILL"
+        assert died["peak_rss_bytes"] < 2 * 2**30 < died["memory_limit_bytes"]
+    finally:
+        service.lab.systemctl("set-property", "--runtime", UNIT, "MemoryMax=infinity")
+    assert service.main_pid() == before
+    assert service.lab.systemctl("is-active", UNIT) == "active"
+
+
+def test_a_daemon_that_stands_still(service: Installed, samples: Path) -> None:
+    """All threads wait for one that holds the interpreter: the watchdog ends it, and the journal says where it was."""
+    service.configure(TALKATIVE, drop_in=QUICK_WATCHDOG, failpoints="after_mark@attempt=1=hang")
+    before = service.start()
+    service.aws.upload(samples / "five-pages.pdf")
+    service.wait_for(lambda: service.main_pid() not in {0, before})
+    ends_once(service)
+    journal = service.journal()
+    assert "Watchdog timeout" in journal
+    assert "Fatal Python error: Aborted" in journal
+    assert int(service.lab.show(UNIT, "NRestarts")) >= 1
+
+
+def test_a_stopped_daemon(service: Installed) -> None:
+    """SIGSTOP, or a debugger that was forgotten: no ping, so a new daemon."""
+    service.configure(drop_in=QUICK_WATCHDOG)
+    before = service.start()
+    os.kill(service.lab.pid_here(before), signal.SIGSTOP)
+    service.wait_for(lambda: service.events("daemon.ready")[1:])
+    assert service.main_pid() not in {0, before}
+
+
+def test_a_configuration_error(service: Installed) -> None:
+    """Not restarted for ever; `systemctl status` says which setting, from where, and not the secret's value."""
+    service.configure()
+    service.lab.write("/etc/bulkhead/credentials/sentry__dsn", "hush-hush", mode=0o600)
+    try:
+        service.lab.systemctl("start", UNIT, check=False, timeout_s=60)
+        assert service.lab.show(UNIT, "ActiveState") == "failed"
+        assert (service.lab.show(UNIT, "ExecMainStatus"), service.lab.show(UNIT, "NRestarts")) == ("10", "0")
+        told = service.lab.systemctl("status", UNIT, check=False)
+        assert 'Status: "ended: cannot read the settings: sentry.dsn (credential sentry__dsn)' in told
+        assert "hush-hush" not in told + service.journal()
+    finally:
+        service.lab.run(["rm", "/etc/bulkhead/credentials/sentry__dsn"])
+
+
+def test_a_restart_in_mid_document(service: Installed, samples: Path) -> None:
+    """It drains past systemd's own patience, finishes what is in hand, and leaves the rest to the next daemon."""
+    service.configure(
+        TALKATIVE,
+        drop_in="TimeoutStopSec=2\nEnvironment=BULKHEAD_DRAIN_S=60\n",
+        failpoints="child.page@page=3=sleep:5",
+    )
+    before = service.start()
+    in_mid_document(service, samples)
+    after = service.start()
+    assert after not in {0, before}
+    ends_once(service)
+    assert not service.events("document.resumed"), "the first daemon finished it"
+    assert "State 'stop-sigterm' timed out" not in service.journal()
+    assert service.lab.show(UNIT, "NRestarts") == "0"
+
+
+def test_the_timer_sweeps(service: Installed) -> None:
+    """The sweep has the daemon's secrets and ledger, and is not the daemon: it runs while that is stopped."""
+    service.configure()
+    service.start()
+    service.stop()
+    service.aws.sqs.send_message(QueueUrl=service.aws.dead_letter_url, MessageBody="what is this?")
+    soon = "[Timer]\nOnBootSec=\nOnUnitInactiveSec=\nOnActiveSec=0\nRandomizedDelaySec=0\nAccuracySec=100ms\n"
+    service.lab.write("/run/systemd/system/bulkhead-sweep.timer.d/soon.conf", soon)
+    service.lab.systemctl("daemon-reload")
+    service.lab.systemctl("start", "bulkhead-sweep.timer")
+    try:
+        service.wait_for(lambda: "sweep.finished" in service.journal("bulkhead-sweep"))
+        assert '"parked": 1' in service.journal("bulkhead-sweep")
+        assert service.lab.show("bulkhead-sweep", "Result") == "success"
+    finally:
+        service.lab.systemctl("stop", "bulkhead-sweep.timer")
+
+
+def test_secrets_are_in_no_environment(service: Installed) -> None:
+    """The daemon works with keys that only a credential holds; no process of the unit has them in its environment."""
+    service.configure()
+    main = service.start()
+    assert service.events("daemon.ready")
+    for pid in (main, *service.below(main)):
+        environment = Path(f"/proc/{service.lab.pid_here(pid)}/environ").read_bytes()
+        assert b"SECRET" not in environment
+        assert b"testing" not in environment
+        assert b"NOTIFY_SOCKET" not in environment or pid == main
+    kept = service.lab.run(["stat", "-c", "%U %a", "/etc/bulkhead/credentials/aws", "/var/lib/bulkhead/ledger.db"])
+    assert kept.stdout == "root 600\nbulkhead 600\n"
