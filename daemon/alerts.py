@@ -9,23 +9,31 @@ log is an alert, since both mean that a person must act.
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import sentry_sdk
 import structlog
+from sentry_sdk.crons import capture_checkin
 from sentry_sdk.transport import HttpTransport
 from sentry_sdk.types import Event, Hint
 
 from daemon import __version__
+from daemon.clock import Clock
 from daemon.config_recovery import SentrySettings
 from daemon.errors import ConfigurationError
 from daemon.events import EventName
 from daemon.log import tell_errors_to
 from daemon.redact import scrub, scrub_text
+
+if TYPE_CHECKING:
+    from sentry_sdk._types import MonitorConfig
 
 log = structlog.get_logger()
 
@@ -39,6 +47,13 @@ _KEPT = frozenset({
     "environment", "release", "server_name", "platform", "sdk",
 })  # fmt: skip
 
+
+_CHECK_IN = frozenset({
+    "event_id", "timestamp", "type", "check_in_id", "monitor_slug", "status", "duration", "environment", "release",
+    "monitor_config",
+})  # fmt: skip
+#: How late a check-in may be.
+MARGIN_MIN = 5
 
 #: Fields of a log line that an alert says otherwise.
 _NOT_TAGS = frozenset({"at", "level", "event", "detail", "message", "exc_info", "name", "fingerprint", "error"})
@@ -149,6 +164,46 @@ def flush(*, timeout_s: float = FLUSH_S) -> None:
         client.close(timeout=timeout_s)
 
 
+@contextmanager
+def monitored(settings: SentrySettings, *, host: str, clock: Clock) -> Iterator[None]:
+    """Check in with a cron monitor before and after what is done inside; one that never comes is then an alert itself.
+
+    The monitor is made, or brought up to date, by the first check-in. Does nothing without a client or a slug.
+    """
+    slug = monitor_slug(settings.sweep_monitor, host=host)
+    if _current.client is None or not slug:
+        yield
+        return
+    schedule: MonitorConfig = {
+        "schedule": {"type": "interval", "value": settings.sweep_every_min, "unit": "minute"},
+        "checkin_margin": MARGIN_MIN,
+        "max_runtime": settings.sweep_longest_min,
+        "failure_issue_threshold": 1,
+        "recovery_threshold": 1,
+    }
+    started, check_in_id = clock.monotonic(), uuid.uuid4().hex
+    _check_in(slug, "in_progress", check_in_id, None, schedule)
+    status = "error"
+    try:
+        yield
+        status = "ok"
+    finally:
+        _check_in(slug, status, check_in_id, clock.monotonic() - started, schedule)
+
+
+def monitor_slug(template: str, *, host: str) -> str:
+    """`template` with the host's name, as Sentry takes it: lower case, 50 characters at most."""
+    named = template.replace("{host}", host).lower()
+    return re.sub(r"[^a-z0-9_-]+", "-", named)[:50].strip("-")
+
+
+def _check_in(slug: str, status: str, check_in_id: str, duration: float | None, schedule: MonitorConfig) -> None:
+    """Hand one check-in to the SDK's thread; the SDK finds its client in the current scope."""
+    with sentry_sdk.new_scope() as scope:
+        scope.set_client(_current.client)
+        capture_checkin(slug, check_in_id, status, duration, schedule)
+
+
 def _send(
     name: str,
     message: str,
@@ -175,6 +230,8 @@ def _send(
 
 def _before_send(event: Event, _hint: Hint) -> Event | None:
     """Only fields that are known, each one masked and bounded."""
+    if event.get("type") == "check_in":  # made here, of settings and figures alone
+        return cast("Event", {key: value for key, value in event.items() if key in _CHECK_IN})
     kept: dict[str, Any] = {key: value for key, value in event.items() if key in _KEPT}
     for key in ("tags", "extra"):
         kept[key] = {name: scrub(value, key=name) for name, value in dict(kept.get(key) or {}).items()}

@@ -161,6 +161,8 @@ ErrorEvent = Literal[
     "ledger.unavailable",
     #: Documents were set aside after their last reclaim, or at once; one line for all of one cause and engine.
     "document.parked",
+    #: More documents were parked than alerts are good for; one line for all of them, once an hour at most.
+    "parking.summed_up",
     #: Ledger, store and queues do not agree; fields count the findings by check.
     "audit.failed",
     #: This host cannot convert its canary, not with a fresh engine either; it receives nothing until it can.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from daemon import alerts, host
@@ -118,7 +118,13 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
             ),
             rules,
         )
-        return sweeping.run(), sweeping.did
+        with nullcontext() if dry_run else _monitored(settings):
+            return sweeping.run(), sweeping.did
+
+
+def _monitored(settings: Settings) -> AbstractContextManager[None]:
+    """A sweep that does not come is an alert itself."""
+    return alerts.monitored(settings.sentry, host=host.holder().host, clock=SystemClock())
 
 
 def audit(settings: Settings) -> list[Finding]:

@@ -1,7 +1,7 @@
 """One sweep: what failed for a while goes back to the queue, what failed for good waits for a person, and is told once.
 
 Shell. Every step is written down before it is done and can be done again: retry, reclaim: count → send → delete the
-letter; park: write → delete the letter; tell: log → mark as told; forgotten documents are `forgotten.py`'s. A sweep
+letter; park: write → delete the letter; telling is `telling.py`'s, forgotten documents are `forgotten.py`'s. A sweep
 that is killed between any two calls has lost nothing, and the next one counts nothing twice. What to do with a letter
 is `recover.py`'s.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
 import structlog
 
@@ -30,6 +29,7 @@ from daemon.queue import DeadMessage, Queue
 from daemon.recover import Action, Discard, Leave, Now, Park, Reclaim, judged, judged_moved, reclaim_delay_s, unreadable
 from daemon.recovery import Parked, Recovery
 from daemon.store import Store
+from daemon.telling import tell
 
 log = structlog.get_logger()
 
@@ -39,8 +39,6 @@ HIDDEN_S = 300.0
 HIDDEN_DRY_S = 10.0
 #: Letters of one sweep, so that it ends; the next one goes on.
 MOST_LETTERS = 10_000
-#: Documents that one alert names.
-NAMED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +97,7 @@ class Sweep:
         self._finish_retries()
         self._close_left_behind()
         self._empty_dead_letters()
-        self._tell()
+        tell(self._edges.recovery, clock=self._edges.clock, note=self._note)
         # Last: a source that cannot be listed must not keep the rest from being done.
         self._enqueue_forgotten()
         counts = Counter(each.what for each in self.did)
@@ -229,15 +227,6 @@ class Sweep:
         except LeaseLostError as error:  # it comes back, and is found done
             log.warning("lease.lost", message_id=letter.message_id, detail=error.detail)
 
-    def _tell(self) -> None:
-        """One alert for each problem, whatever the number of documents."""
-        untold = [each for each in self._edges.recovery.parked() if not (each.alerted or each.retrying)]
-        for fingerprint, group in groupby(sorted(untold, key=_fingerprint), key=_fingerprint):
-            members = list(group)
-            if self._note("alerted", members[0].key, f"{len(members)} parked: {' '.join(filter(None, fingerprint))}"):
-                _alert(members)
-                self._edges.recovery.mark_alerted([each.key for each in members], now=self._edges.clock.now())
-
     def _enqueue_forgotten(self) -> None:
         """What no message has ever come for, or what a sweep was killed over."""
         edges = self._edges
@@ -269,22 +258,3 @@ def send_back(queue: Queue, recovery: Recovery, parked: Parked) -> None:
 def _alone(documents: Sequence[Document], document_id: str) -> Document | None:
     """The only document of a body, under the id that the letter gives it."""
     return replace(documents[0], id=document_id) if len(documents) == 1 else None
-
-
-def _fingerprint(parked: Parked) -> tuple[str, ...]:
-    return parked.fingerprint
-
-
-def _alert(members: Sequence[Parked]) -> None:
-    first = members[0]
-    log.error(
-        "document.parked",
-        cause=str(first.cause),
-        signal=first.signal,
-        stage=None if first.stage is None else str(first.stage),
-        build=first.build,
-        count=len(members),
-        documents=", ".join(each.key for each in members[:NAMED]),
-        detail=f"{len(members)} parked: {first.cause}. The first: {first.detail}",
-        fingerprint=list(first.fingerprint),
-    )

@@ -75,7 +75,7 @@ class Swept:
         sweep = Sweep(edges, rules)
         with capture_logs() as lines, contextlib.suppress(DiedError, WorldError):
             sweep.run()
-        self.alerts += sum(line["event"] == "document.parked" for line in lines)
+        self.alerts += sum(line["event"] in {"document.parked", "parking.summed_up"} for line in lines)
         world.clock.advance(HIDDEN_S + 1)
         return sweep
 
@@ -320,7 +320,7 @@ def test_three_reclaims_then_a_person(tmp_path: Path) -> None:
 
 
 def test_one_alert_for_many_documents(tmp_path: Path) -> None:
-    """Four hundred documents of one cause are one line with ten names; another cause is another line."""
+    """Forty documents of one cause are one line with ten names; another cause is another line."""
     swept = Swept(tmp_path, Case(body="", ends={}))
     swept.daemon()
     queue = swept.world.queue

@@ -21,6 +21,7 @@ from daemon.queue import DeadLetter
 from daemon.sqs import SqsQueue
 from tests.contract.ledger_contract import claimed, converted, document, failed
 from tests.system.daemon_process import NET_S, environment
+from tests.unit.test_alerts import Endpoint
 
 pytestmark = [pytest.mark.aws, pytest.mark.process]
 
@@ -82,6 +83,41 @@ def test_one_sweep(aws: Emulated, tmp_path: Path) -> None:
     assert depths == [[0, 1, 0], [0, 0, 0]]
     again = bulkhead(aws, state, "sweep")
     assert (again.returncode, again.stdout) == (ExitStatus.DONE, "nothing to do\n")
+
+
+def test_a_sweep_checks_in_with_sentry(aws: Emulated, tmp_path: Path) -> None:
+    """One that stops running is an alert: each real one says that it began and how it ended, a dry one says nothing."""
+    state, endpoint = tmp_path / "state", Endpoint()
+    given_up(aws, state, locked=Cause.ENCRYPTED)
+    sentry = {"SENTRY__DSN": endpoint.settings.dsn.get_secret_value(), "SENTRY__SWEEP_MONITOR": "sweeps"}
+    try:
+        assert bulkhead(aws, state, "sweep", **sentry).returncode == ExitStatus.DONE
+        began, (event, _), ended = endpoint.check_in(), endpoint.event(), endpoint.check_in()
+        assert event["tags"]["event"] == "document.parked"
+        assert [(each["monitor_slug"], each["status"]) for each in (began, ended)] == [
+            ("sweeps", "in_progress"), ("sweeps", "ok"),
+        ]  # fmt: skip
+        gone = bulkhead(aws, state, "sweep", **sentry, SWEEP__PREFIXES="s3://nowhere/in")
+        assert gone.returncode == ExitStatus.RESOURCE, gone.stderr
+        assert [endpoint.check_in()["status"] for _ in range(2)] == ["in_progress", "error"]
+        assert bulkhead(aws, state, "sweep", "--dry-run", **sentry).returncode == ExitStatus.DONE
+        assert endpoint.received.empty()
+    finally:
+        endpoint.close()
+
+
+def test_a_document_without_a_message(aws: Emulated, tmp_path: Path) -> None:
+    """Its event was lost; the next sweep enqueues it, once, and the one after that nothing."""
+    state = tmp_path / "state"
+    given_up(aws, state)
+    aws.s3.put_object(Bucket=aws.bucket, Key="inbox/lost é.pdf", Body=b"%PDF-1.4")
+    sweeps = {"SWEEP__PREFIXES": f"s3://{aws.bucket}/inbox/", "SWEEP__FORGOTTEN_AFTER_S": "0"}
+    dry = bulkhead(aws, state, "sweep", "--dry-run", **sweeps)
+    assert (dry.returncode, dry.stdout.splitlines()[-1]) == (ExitStatus.DONE, "would be done: 1 enqueued"), dry.stderr
+    assert bulkhead(aws, state, "sweep", **sweeps).stdout.endswith("1 enqueued\n")
+    assert bulkhead(aws, state, "sweep", **sweeps).stdout == "nothing to do\n"
+    (message,) = aws.sqs.receive_message(QueueUrl=aws.queue_url, MaxNumberOfMessages=10)["Messages"]
+    assert json.loads(message["Body"])["uri"] == f"s3://{aws.bucket}/inbox/lost é.pdf"
 
 
 def test_parked_and_back(aws: Emulated, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from daemon import log as log_module
 from daemon.config import LogSettings
 from daemon.config_recovery import SentrySettings
 from daemon.errors import ConfigurationError
+from tests.fakes.clock import FakeClock
 
 CANARY = "Xq7canaryXq7canary"
 NET_S = 10
@@ -67,6 +68,13 @@ class Endpoint:
         _, body = self.received.get(timeout=NET_S)
         _header, _item, payload = body.split(b"\n", 2)
         return json.loads(payload), body.decode()
+
+    def check_in(self) -> dict[str, Any]:
+        """The next check-in, decoded."""
+        _, body = self.received.get(timeout=NET_S)
+        _header, item, payload = body.split(b"\n", 2)
+        assert json.loads(item)["type"] == "check_in"
+        return dict(json.loads(payload))
 
     def close(self) -> None:
         """Stop."""
@@ -173,6 +181,53 @@ def test_a_line_may_bring_its_own_fingerprint(endpoint: Endpoint) -> None:
     alerts.flush()
     event, _ = endpoint.event()
     assert event["fingerprint"] == ["document.parked", "crashed", "SIGSEGV", "ocr"]
+
+
+def test_a_monitor_hears_of_each_run(endpoint: Endpoint) -> None:
+    """Before and after, under one id, with the schedule that the settings say: Sentry misses what does not come."""
+    clock = FakeClock()
+    settings = endpoint.settings.model_copy(update={"sweep_every_min": 20})
+    alerts.configure(settings, release="9.9")
+    with alerts.monitored(settings, host="Host_1.example.org", clock=clock):
+        clock.advance(7)
+    with pytest.raises(ZeroDivisionError), alerts.monitored(settings, host="Host_1.example.org", clock=clock):
+        clock.advance(1 / 0)
+    alerts.flush()
+    told = [endpoint.check_in() for _ in range(4)]
+    assert [(each["status"], each.get("duration")) for each in told] == [
+        ("in_progress", None), ("ok", 7.0), ("in_progress", None), ("error", 0.0),
+    ]  # fmt: skip
+    assert [each["check_in_id"] for each in told] == [told[0]["check_in_id"]] * 2 + [told[2]["check_in_id"]] * 2
+    assert told[0]["check_in_id"] != told[2]["check_in_id"]
+    for each in told:
+        assert each["monitor_slug"] == "bulkhead-sweep-host_1-example-org"
+        assert (each["environment"], each["release"]) == ("test", "bulkheadd@9.9")
+        assert each["monitor_config"]["schedule"] == {"type": "interval", "value": 20, "unit": "minute"}
+        assert each["monitor_config"]["max_runtime"] == 15
+        assert each.keys() <= alerts._CHECK_IN | {"contexts", "breadcrumbs", "user"}
+    assert endpoint.received.empty()
+
+
+def test_no_monitor(endpoint: Endpoint) -> None:
+    """Without a slug, or without a DSN, nothing is sent."""
+    clock = FakeClock()
+    with alerts.monitored(SentrySettings(), host="h", clock=clock):
+        pass
+    settings = endpoint.settings.model_copy(update={"sweep_monitor": ""})
+    alerts.configure(settings)
+    with alerts.monitored(settings, host="h", clock=clock):
+        pass
+    alerts.flush()
+    assert endpoint.received.empty()
+
+
+@pytest.mark.parametrize(
+    ("template", "slug"),
+    [("bulkhead-sweep", "bulkhead-sweep"), ("{host}", "a-b"), ("x" * 80, "x" * 50), ("Sweep {host}!", "sweep-a-b")],
+)
+def test_slugs(template: str, slug: str) -> None:
+    """As Sentry takes them."""
+    assert alerts.monitor_slug(template, host="A.b") == slug
 
 
 def test_without_a_dsn_nothing_happens() -> None:
