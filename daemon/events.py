@@ -17,6 +17,8 @@ InfoEvent = Literal[
     "canary.converted",
     #: Everything needed to work is there; the first receive follows.
     "daemon.ready",
+    #: The first receive of this run succeeded, with or without messages: a deployment waits for this line.
+    "queue.answered",
     #: Told to stop; fields say by what and how long documents in flight may go on.
     "daemon.stopping",
     #: The last line of a run.

@@ -80,6 +80,7 @@ class Parent:
         self._workers = workers
         self._in_flight: set[InHand] = set()
         self._receiving = False
+        self._answered = False
         self._pause_s = 0.0
         self._paused_for: Cause | None = None
         self._paused_until = 0.0
@@ -180,6 +181,9 @@ class Parent:
 
     def _on_received(self, messages: tuple[Message, ...], failure: str) -> None:
         self._receiving = False
+        if not failure and not self._answered:
+            self._answered = True
+            log.info("queue.answered", messages=len(messages))
         if failure:
             self._pause_after(Cause.QUEUE_UNAVAILABLE, failure)
         elif self._paused_for is Cause.QUEUE_UNAVAILABLE:
