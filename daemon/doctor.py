@@ -18,7 +18,7 @@ from daemon.children import Children
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.errors import BulkheadError, EngineError, ExitStatus, OperatorError
-from daemon.ledgers import open_ledger, place
+from daemon.ledgers import open_to_look, place
 from daemon.proof import convert_canary
 from daemon.store import open_store
 from daemon.wiring import failpoint, open_queue, sizing_of
@@ -101,12 +101,16 @@ def _sizing(settings: Settings) -> Iterator[tuple[Verdict, str]]:
 
 def _state(settings: Settings) -> Iterator[tuple[Verdict, str]]:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    ledger = open_ledger(settings)
+    ledger, behind = open_to_look(settings)
     try:
         known = sum(ledger.counts().values())
     finally:
         ledger.close()
     yield Verdict.GOOD, f"{place(settings)} can be used; it knows {known} documents"
+    if behind > 0:
+        yield Verdict.GOOD, f"the daemon will bring the ledger's schema {behind} further when this version starts"
+    if behind < 0:
+        yield Verdict.WARNING, "the ledger was written by a newer version, and still lets this one use it"
 
 
 def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from daemon.model import Attempt, Cause, Document, Holder, Options, Outcome, PageMode, ResultStatus, Settled, Stage
 
@@ -74,6 +75,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
+#: The number of migrations that the release before had, when all since are additions that it need not know (new tables,
+#: indexes, columns with a default): it can then be rolled back to. Else `len(MIGRATIONS)`: it refuses the file.
+USABLE_FROM = 2
+
 #: In the order that the functions below read and write.
 DOCUMENT_COLUMNS = "id, uri, version_id, etag, options"
 ATTEMPT_COLUMNS = "document_id, number, host, boot_id, invocation, pid, started_us, lease_until_us, ended_us"
@@ -83,8 +88,13 @@ OUTCOME_COLUMNS = (
 )
 SETTLED_COLUMNS = "document_id, status, attempt, settled_us, cause, detail, manifest, pages, pages_by_state"
 
+#: What a newer version wrote and this one does not know counts as the least that can have happened: a failure.
+_UNKNOWN_CAUSE = Cause.CRASHED
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 #: A row as `sqlite3` gives it, or a parameter list as it takes it.
 Row = Sequence[Any]
@@ -158,13 +168,13 @@ def to_outcome(row: Row) -> Outcome:
     """An outcome from `OUTCOME_COLUMNS`."""
     cause, detail, child, ocr, mode, signal, stage, page, done, pages, elapsed_s, peak, traceback, tail, print_ = row
     return Outcome(
-        cause=Cause(cause),
+        cause=_cause(cause),
         detail=detail,
         child=child,
         ocr=bool(ocr),
-        mode=None if mode is None else PageMode(mode),
+        mode=_known(PageMode, mode),
         signal=signal,
-        stage=None if stage is None else Stage(stage),
+        stage=_known(Stage, stage),
         page=page,
         pages_done=done,
         pages=pages,
@@ -193,9 +203,19 @@ def to_settled(row: Row) -> Settled:
         status=ResultStatus(status),
         attempt=attempt,
         settled_at=instant(settled_us),
-        cause=Cause(cause),
+        cause=_cause(cause),
         detail=detail,
         manifest=manifest,
         pages=pages,
         pages_by_state=json.loads(pages_by_state),
     )
+
+
+def _cause(value: str) -> Cause:
+    """The cause of that name; a newer version's, found after going back, is read as a crash."""
+    return _known(Cause, value) or _UNKNOWN_CAUSE
+
+
+def _known(kind: type[Choice], value: str | None) -> Choice | None:
+    """The member of that value; None when there is no such member, or no value."""
+    return kind(value) if value in frozenset(kind) else None

@@ -23,6 +23,7 @@ from daemon.ledger_rows import (
     MIGRATIONS,
     OUTCOME_COLUMNS,
     SETTLED_COLUMNS,
+    USABLE_FROM,
     Row,
     attempt_row,
     document_row,
@@ -63,9 +64,23 @@ class SqliteLedger:
         """Open or create the ledger, and migrate it.
 
         Raises `ResourceError` when its folder is missing or not ours to write, `ConfigurationError` when the file is
-        damaged, another program's, or written by a newer version, `WorldError` when the disk is full or locked.
+        damaged, another program's, or written by a newer version that this one cannot follow, `WorldError` when the
+        disk is full or locked.
         """
-        return cls(SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS))
+        return cls(SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, usable_from=USABLE_FROM))
+
+    @classmethod
+    def open_as_it_is(cls, path: Path) -> tuple[Self, int]:
+        """Open for writing, but migrate nothing that is there; how many migrations it lacks (below 0: a newer one's).
+
+        For a look beside a daemon of another version: only `counts` may be asked of it. Raises like `open`.
+        """
+        known = len(MIGRATIONS)
+        found = SqliteFile.version_of(path, application_id=APPLICATION_ID, known=known)
+        applied = MIGRATIONS[: found or known]
+        usable_from = USABLE_FROM if len(applied) == known else None
+        file = SqliteFile.open(path, application_id=APPLICATION_ID, migrations=applied, usable_from=usable_from)
+        return cls(file), known - file.version
 
     @classmethod
     def open_read_only(cls, path: Path) -> Self:

@@ -55,6 +55,16 @@ def open_known(settings: Settings) -> Ledger:
     return open_ledger(settings)
 
 
+def open_to_look(settings: Settings) -> tuple[Ledger, int]:
+    """To see that it could be written, beside a daemon of another version: ask only `counts`.
+
+    Also how many migrations a file lacks, none of which is applied (below 0: a newer version's). Raises like `open_ledger`.
+    """
+    if settings.ledger.table:
+        return _open_table(settings), 0
+    return SqliteLedger.open_as_it_is(ledger_file(settings))
+
+
 def open_to_read(settings: Settings) -> Ledger:
     """To be asked only. Raises like `open_ledger`."""
     return _open_table(settings) if settings.ledger.table else SqliteLedger.open_read_only(ledger_file(settings))

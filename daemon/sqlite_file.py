@@ -3,7 +3,8 @@
 Edge; knows nothing of what the tables mean. Rules: a write is one `BEGIN IMMEDIATE` transaction and is on the
 medium when `write` returns (WAL, `synchronous=FULL`); one connection, guarded by one lock, serves all threads of
 the process; other processes read while we write. Migrations are numbered from 1, the number is `user_version`,
-and one that has been released is never edited. No `sqlite3.Error` leaves this file, but for our own bugs.
+and one that has been released is never edited. The file itself says (`schema.usable_from`) how old a program may be
+that still uses it: that is how one can go back by a version. No `sqlite3.Error` leaves this file, but for our own bugs.
 """
 
 from __future__ import annotations
@@ -50,12 +51,16 @@ class SqliteFile:
         self._lock = threading.RLock()
 
     @classmethod
-    def open(cls, path: Path, *, application_id: int, migrations: Sequence[Sequence[str]]) -> Self:
+    def open(
+        cls, path: Path, *, application_id: int, migrations: Sequence[Sequence[str]], usable_from: int | None = None
+    ) -> Self:
         """Open for reading and writing; create the file when it is missing, and migrate it.
 
-        `application_id` is written into the file's header and tells it from other databases. Raises
-        `ResourceError` when the file cannot be created or written, `ConfigurationError` when it is damaged, no
-        database, another application's, or written by a newer version, and `WorldError` when the disk is full.
+        `application_id` is written into the file's header and tells it from other databases. `usable_from` is the
+        smallest number of migrations with which a program may use the file as it is after the last one; None: only
+        with all of them. Raises `ResourceError` when the file cannot be created or written, `ConfigurationError` when
+        it is damaged, no database, another application's, or written by a newer version that leaves this one no way
+        to use it, and `WorldError` when the disk is full.
         """
         with _at_open(path), contextlib.ExitStack() as undo:
             connection = undo.enter_context(contextlib.closing(_connect(path, mode="rwc")))
@@ -64,7 +69,7 @@ class SqliteFile:
             _use_wal(connection, path)
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA foreign_keys=ON")
-            file._migrate(application_id, migrations)
+            file._migrate(application_id, migrations, len(migrations) if usable_from is None else usable_from)
             _sync_folder(path.parent)
             undo.pop_all()
             return file
@@ -91,6 +96,22 @@ class SqliteFile:
                 )
             undo.pop_all()
             return file
+
+    @classmethod
+    def version_of(cls, path: Path, *, application_id: int, known: int) -> int:
+        """How many migrations a file has seen, without applying one; 0 when there is none yet. Raises like `open`."""
+        if not path.exists():
+            return 0
+        with _at_open(path), contextlib.closing(_connect_to_read(path)) as connection:
+            file = cls(path, connection)
+            file._check_identity(application_id, known=known)
+            return file.version
+
+    @property
+    def version(self) -> int:
+        """How many migrations the file has seen; more than this program knows when a newer one left it usable."""
+        with self._lock, _translated(self.path):
+            return self._number("user_version")
 
     @contextlib.contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -134,17 +155,26 @@ class SqliteFile:
             found = self._number("application_id")
             version = self._number("user_version")
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            usable_from = self._usable_from(connection) if version > known else 0
         if found != application_id and (found or tables):
             raise ConfigurationError(
                 f"cannot use {self.path}: it is the database of another program. Name another path."
             )
-        if version > known:
+        if version > known and not 0 < usable_from <= known:
             raise ConfigurationError(
                 f"cannot use {self.path}: it was written by a newer version (schema {version}; this one knows {known})."
                 " Install that version or a later one; do not go back with this file."
             )
 
-    def _migrate(self, application_id: int, migrations: Sequence[Sequence[str]]) -> None:
+    @staticmethod
+    def _usable_from(connection: sqlite3.Connection) -> int:
+        """What the newer version that wrote the file says; 0 when it says nothing."""
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema'").fetchone():
+            return 0
+        row = connection.execute("SELECT usable_from FROM schema").fetchone()
+        return int(row[0]) if row else 0
+
+    def _migrate(self, application_id: int, migrations: Sequence[Sequence[str]], usable_from: int) -> None:
         """Apply what is missing, each migration in a transaction of its own; two processes may try at once."""
         for number, statements in enumerate(migrations, start=1):
             with self.write() as connection:
@@ -154,6 +184,13 @@ class SqliteFile:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id={application_id:d}")
                 connection.execute(f"PRAGMA user_version={number:d}")
+        with self.read() as connection:
+            if self._number("user_version") != len(migrations) or self._usable_from(connection) == usable_from:
+                return
+        with self.write() as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS schema (usable_from INTEGER NOT NULL) STRICT")
+            connection.execute("DELETE FROM schema")
+            connection.execute("INSERT INTO schema VALUES (?)", (usable_from,))
 
 
 def _connect(path: Path, *, mode: str, immutable: bool = False) -> sqlite3.Connection:

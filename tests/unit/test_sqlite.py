@@ -114,6 +114,47 @@ def test_file_of_a_newer_version(tmp_path: Path) -> None:
         SqliteFile.open_read_only(path, application_id=APPLICATION, known=1)
 
 
+def test_going_back_by_a_version(tmp_path: Path) -> None:
+    """After an upgrade that only added, the version before works on the file, and leaves what it does not know."""
+    path = tmp_path / "file.db"
+    open_file(path).close()
+    newer = SqliteFile.open(path, application_id=APPLICATION, migrations=(FIRST, SECOND), usable_from=1)
+    with newer.write() as db:
+        db.execute("INSERT INTO notes VALUES ('by the newer', 'somebody')")
+    older = open_file(path)  # beside it, as it is while hosts or commands of both versions run
+    assert older.version == 2
+    with older.write() as db:
+        db.execute("INSERT INTO notes (text) VALUES ('by the older')")
+    older.close()
+    newer.close()
+    SqliteFile.open_read_only(path, application_id=APPLICATION, known=1).close()
+    again = SqliteFile.open(path, application_id=APPLICATION, migrations=(FIRST, SECOND), usable_from=1)
+    assert query(again, "SELECT text, author FROM notes") == [("by the newer", "somebody"), ("by the older", None)]
+    again.close()
+
+
+def test_going_back_by_more_than_the_file_allows(tmp_path: Path) -> None:
+    """The file says how old a program may be; an older one is refused and has changed nothing."""
+    path = tmp_path / "file.db"
+    third = ("CREATE TABLE more (x TEXT) STRICT",)
+    SqliteFile.open(path, application_id=APPLICATION, migrations=(FIRST, SECOND, third), usable_from=2).close()
+    before = path.read_bytes()
+    with pytest.raises(ConfigurationError, match=r"schema 3; this one knows 1\).*do not go back"):
+        open_file(path)
+    assert path.read_bytes() == before
+    open_file(path, FIRST, SECOND).close()
+
+
+def test_a_file_that_was_migrated_before_files_said_so(tmp_path: Path) -> None:
+    """A file of the newest schema learns how far back one may go when it is opened next."""
+    path = tmp_path / "file.db"
+    open_file(path, FIRST, SECOND).close()
+    with pytest.raises(ConfigurationError, match="newer version"):
+        open_file(path)
+    SqliteFile.open(path, application_id=APPLICATION, migrations=(FIRST, SECOND), usable_from=1).close()
+    open_file(path).close()
+
+
 def test_reader_of_an_older_file(tmp_path: Path) -> None:
     """A reader never migrates; it says who does."""
     path = tmp_path / "file.db"
@@ -154,7 +195,7 @@ def test_damaged_database(tmp_path: Path) -> None:
         db.executemany("INSERT INTO notes VALUES (?)", [("x" * 500,)] * 500)
     file.close()
     with path.open("r+b") as raw:
-        raw.seek(4096)
+        raw.seek(4096 * 4)  # past what opening reads
         raw.write(b"\xff" * 4096 * 20)
     file = open_file(path)
     with pytest.raises(ConfigurationError, match="damaged"):
