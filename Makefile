@@ -50,8 +50,9 @@ test: lint ## everything: the gates of `check` and all tests, with real children
 	$(BIN)/pytest -m 'not deploy'
 
 # It says so when it did not run: nobody may take a deployment for tested that was not.
-test-deploy: $(STAMP) $(ANSIBLE_STAMP) ## the deployment, on a real systemd booted in a container; needs root, systemd-container, debootstrap
-	@if $(BIN)/python -m tests.deploy.lab; then $(BIN)/pytest -m deploy tests/deploy; \
+test-deploy: $(STAMP) ## the deployment, on a real systemd booted in a container; needs root, systemd-container, debootstrap
+	@if $(BIN)/python -m tests.deploy.lab; then \
+		$(MAKE) --no-print-directory ansible wheel wheelhouse && $(BIN)/pytest -m deploy tests/deploy; \
 		else echo "make test-deploy did not run: the deployment is NOT tested"; fi
 
 ansible: $(ANSIBLE_STAMP) ## make .venv-ansible, which runs deploy/ansible, from its lock

@@ -3,7 +3,7 @@
 `python -m tests.deploy.lab` says why no lab can be had here, if so, and leaves with status 1. Needs root,
 systemd-nspawn, debootstrap, nsenter. The network is the host's: what listens on its loopback serves the lab, and the
 other way round. Rules: nothing of the lab outlives its `with` block: processes, mounts, cgroups, files; what is
-written lies in an overlay on disk, so that large installations need no memory; the lab's own systemd runs commands.
+written lies in an overlay, on disk unless asked otherwise; the lab's own systemd runs commands.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ _PROGRAMS = {
 _SYSTEM_CALLS = "landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp"
 _BOOT_S, _STOP_S = 60.0, 30.0
 _POLL_S = 0.05
-#: $1 is the overlay's options, $2 the number of cgroup folders that follow, the rest the command.
+#: $1 is the lower tree, $2 the root to make, $3 the folder for what is written, $4 its size in memory (empty: it is on
+#: disk), $5 the number of cgroup folders that follow, the rest the command.
 _IN_ITS_OWN_MOUNTS_AND_CGROUPS = """
 set -eu
-options=$1 root=$2 groups=$3; shift 3
+lower=$1 root=$2 room=$3 memory=$4 groups=$5; shift 5
 while [ "$groups" -gt 0 ]; do echo $$ > "$1/cgroup.procs"; shift; groups=$((groups - 1)); done
-mount -t overlay overlay -o "$options" "$root"
+[ -z "$memory" ] || mount -t tmpfs tmpfs -o "size=$memory,mode=0755" "$room"
+mkdir -m 0755 "$room/upper" "$room/work"
+mount -t overlay overlay -o "lowerdir=$lower,upperdir=$room/upper,workdir=$room/work" "$root"
 exec "$@"
 """
 
@@ -62,15 +65,19 @@ def why_not() -> str:
 class Lab:
     """One booted container; `with Lab() as lab` gives it running, and leaves nothing."""
 
-    def __init__(self, *, binds: Mapping[Path, str] | None = None, memory_limits: bool = False) -> None:
+    def __init__(
+        self, *, binds: Mapping[Path, str] | None = None, memory_limits: bool = False, in_memory: str = ""
+    ) -> None:
         """`binds`: folders of this host → where the lab sees them, read-only; not below /tmp, which units may hide.
 
+        `in_memory`: size (`4g`) of a tmpfs that holds what is written; thousands of files are then gone at once.
         `memory_limits`: let `MemoryMax=` count on a host with cgroup v1, where nspawn mounts the hierarchy read-only.
         """
         self.name = f"lab-{uuid.uuid4().hex[:8]}"
         self.leader = 0
         self._binds = dict(binds or {})
         self._memory_limits = memory_limits
+        self._in_memory = in_memory
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: list[Path] = []
         self._folder = Path()
@@ -180,13 +187,12 @@ class Lab:
         tree = base_tree()
         # Not in the tests' temporary folder: it may be a tmpfs, on which an overlay would be memory.
         self._folder = Path(tempfile.mkdtemp(dir=tree.parent, prefix=f"{self.name}-"))
-        for part in ("upper", "work", "root"):
+        for part in ("room", "root"):
             (self._folder / part).mkdir(mode=0o755)
         self._groups = _own_cgroups(self.name)
-        options = f"lowerdir={tree},upperdir={self._folder / 'upper'},workdir={self._folder / 'work'}"
         root = str(self._folder / "root")
-        groups = [str(group) for group in self._groups]
-        script = ["sh", "-c", _IN_ITS_OWN_MOUNTS_AND_CGROUPS, "sh", options, root, str(len(groups)), *groups]
+        script = ["sh", "-c", _IN_ITS_OWN_MOUNTS_AND_CGROUPS, "sh", str(tree), root, str(self._folder / "room")]
+        script += [self._in_memory, str(len(self._groups)), *map(str, self._groups)]
         nspawn = ["systemd-nspawn", "--quiet", f"--directory={root}", f"--machine={self.name}", "--register=no"]
         nspawn += ["--keep-unit", "--console=pipe", "--resolv-conf=off", "--link-journal=no", "--timezone=off"]
         nspawn += [f"--system-call-filter={_SYSTEM_CALLS}"]
