@@ -23,6 +23,7 @@ PLAYBOOKS = ROOT / "deploy" / "ansible"
 BIN = ROOT / ".venv-ansible" / "bin"
 #: A deployment takes about a minute; on a busy machine several.
 NET_S = 600
+_TASK = re.compile(r"^TASK \[(.*?)\] \*+$", re.MULTILINE)
 _RECAP = re.compile(r"^(\S+)\s*: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
 
@@ -36,6 +37,12 @@ class Played:
     def changed(self, host: str = "lab") -> int:
         """How many tasks changed something on the host. Raises KeyError when the play did not reach it."""
         return {row[1]: int(row[3]) for row in _RECAP.finditer(self.output)}[host]
+
+    def changes(self, host: str = "lab") -> list[str]:
+        """The names of the tasks that changed something on the host."""
+        _, *parts = _TASK.split(self.output)
+        tasks = zip(parts[::2], parts[1::2], strict=True)
+        return [name for name, told in tasks if f"changed: [{host}]" in told]
 
 
 class Controller:
