@@ -70,19 +70,6 @@ class SqliteLedger:
         return cls(SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, usable_from=USABLE_FROM))
 
     @classmethod
-    def open_as_it_is(cls, path: Path) -> tuple[Self, int]:
-        """Open for writing, but migrate nothing that is there; how many migrations it lacks (below 0: a newer one's).
-
-        For a look beside a daemon of another version: only `counts` may be asked of it. Raises like `open`.
-        """
-        known = len(MIGRATIONS)
-        found = SqliteFile.version_of(path, application_id=APPLICATION_ID, known=known)
-        applied = MIGRATIONS[: found or known]
-        usable_from = USABLE_FROM if len(applied) == known else None
-        file = SqliteFile.open(path, application_id=APPLICATION_ID, migrations=applied, usable_from=usable_from)
-        return cls(file), known - file.version
-
-    @classmethod
     def open_read_only(cls, path: Path) -> Self:
         """Open a ledger that a daemon may be writing; creates and changes nothing, and must only be asked.
 

@@ -16,12 +16,14 @@ from daemon.dynamodb_calls import Calls
 from daemon.errors import ResourceError
 from daemon.ledger import Ledger
 from daemon.ledger_dynamodb import DynamoDbLedger
+from daemon.ledger_rows import APPLICATION_ID, MIGRATIONS, USABLE_FROM
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.lock import instance_lock
 from daemon.lock_dynamodb import run_lock
 from daemon.recovery import Recovery
 from daemon.recovery_dynamodb import DynamoDbRecovery
 from daemon.recovery_sqlite import SqliteRecovery
+from daemon.sqlite_file import SqliteFile
 
 _DAY_S = 86_400.0
 
@@ -58,11 +60,15 @@ def open_known(settings: Settings) -> Ledger:
 def open_to_look(settings: Settings) -> tuple[Ledger, int]:
     """To see that it could be written, beside a daemon of another version: ask only `counts`.
 
-    Also how many migrations a file lacks, none of which is applied (below 0: a newer version's). Raises like `open_ledger`.
+    Also how many migrations a file lacks; none is applied (below 0: a newer version's). Raises like `open_ledger`.
     """
     if settings.ledger.table:
         return _open_table(settings), 0
-    return SqliteLedger.open_as_it_is(ledger_file(settings))
+    path, known = ledger_file(settings), len(MIGRATIONS)
+    applied = MIGRATIONS[: SqliteFile.version_of(path, application_id=APPLICATION_ID, known=known) or known]
+    usable_from = USABLE_FROM if len(applied) == known else None
+    file = SqliteFile.open(path, application_id=APPLICATION_ID, migrations=applied, usable_from=usable_from)
+    return SqliteLedger(file), known - file.version
 
 
 def open_to_read(settings: Settings) -> Ledger:

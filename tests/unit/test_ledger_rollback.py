@@ -13,6 +13,7 @@ from daemon.config import load
 from daemon.errors import ConfigurationError
 from daemon.ledger_rows import APPLICATION_ID, MIGRATIONS, OUTCOME_COLUMNS, USABLE_FROM, to_outcome
 from daemon.ledger_sqlite import SqliteLedger
+from daemon.ledgers import open_to_look
 from daemon.model import Cause
 from daemon.sqlite_file import SqliteFile
 from tests.contract.ledger_contract import CRASH, claimed, converted, document
@@ -80,10 +81,11 @@ def test_a_doctor_of_the_next_version_migrates_nothing(tmp_path: Path) -> None:
     """It is asked beside the running daemon, before anyone has decided to switch."""
     path = tmp_path / "ledger.db"
     SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS[:1]).close()
-    ledger, behind = SqliteLedger.open_as_it_is(path)
+    settings = load(environ={}, state_dir=tmp_path)
+    ledger, behind = open_to_look(settings)
     assert (set(ledger.counts().values()), behind) == ({0}, len(MIGRATIONS) - 1)
     ledger.close()
-    said = [detail for _, detail in doctor._state(load(environ={}, state_dir=tmp_path))]
+    said = [detail for _, detail in doctor._state(settings)]
     assert "will bring the ledger's schema" in said[-1]
     raw = sqlite3.connect(path)
     assert raw.execute("PRAGMA user_version").fetchone() == (1,)
