@@ -3,7 +3,7 @@
 Shell, started by exec as `python -m daemon.zygote`. It never opens a document and never converts: a used engine
 leaves threads, and a process with threads must not fork. It loops over its control socket and the pidfds of
 its children; nothing else wakes it. One child always stands by, forked before it is asked for; it takes one job and
-lives one life like any other, and has seen no document before.
+lives one life like any other, and has seen no document before. A scout, once, tells it what to copy while it waits.
 When the control socket closes, it ends everything below it and leaves.
 """
 
@@ -21,16 +21,22 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from daemon import child, loading, sandbox
+from daemon.canary import canary_pdf
 from daemon.engine.api import Engine
 from daemon.errors import EngineError, ExitStatus
+from daemon.model import MediaType, PageRecord, Plan, Stage
 from daemon.reaper import Live, Reaper
+from daemon.rehearsal import Range, Rehearsal, copy_ahead
 
 #: What a request carries: our supervision end, the child's frames end, the document, the finished pages, stdout/stderr
 #: and the fault log.
 REQUEST_DESCRIPTORS = 6
 _REQUEST_BYTES = 4096
+#: A scout that has not ended by then is ended; a canary takes a second.
+_REHEARSAL_S = 60
 #: Something escaped from the child's own code.
 _STATUS_BUG = 70
 
@@ -44,6 +50,19 @@ class Standby:
     entrance: socket.socket
 
 
+class Unheard:
+    """The progress of a conversion that nobody follows."""
+
+    def stage(self, stage: Stage, page: int | None = None) -> None:
+        """See Progress."""
+
+    def opened(self, pages: int) -> None:
+        """See Progress."""
+
+    def page_done(self, record: PageRecord) -> None:
+        """See Progress."""
+
+
 class Zygote:
     """Serves requests for children until its control socket closes."""
 
@@ -53,11 +72,14 @@ class Zygote:
         self._pid = os.getpid()
         self._reaper = Reaper()
         self._standby: Standby | None = None
+        self._scout: tuple[Live, Rehearsal] | None = None
+        #: What every child copies while it waits.
+        self._written: tuple[Range, ...] = ()
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         #: Libraries' own descriptors (model files): a child keeps these, and nothing else that is open now.
         self._library_descriptors = sandbox.open_descriptors() - {0, 1, 2, control.fileno()}
-        self._stand_one_by()
+        self._send_scout()
 
     def serve(self) -> None:
         """Loop; returns when the parent has gone."""
@@ -76,6 +98,9 @@ class Zygote:
             self._standby.entrance.close()
             self._standby = None
         self._reaper.conclude(live)
+        if self._scout is not None and self._scout[0].pidfd == live.pidfd:
+            self._written, self._scout = self._scout[1].take(), None
+            self._stand_one_by()
 
     def _take_request(self) -> bool:
         """Read one request and give it to a child; False when the control socket has closed."""
@@ -112,10 +137,48 @@ class Zygote:
         raise AssertionError("the second turn returns or raises")
 
     def _stand_one_by(self) -> None:
-        """Fork the next child ahead, so that a request need not wait for it."""
-        if self._standby is None:
+        """Fork the next child ahead, so that a request need not wait for it; not before it can copy ahead."""
+        if self._standby is None and self._scout is None:
             with suppress(OSError):  # the next request will meet the same, and tell
                 self._standby = self._fork()
+
+    def _send_scout(self) -> None:
+        """Let a child convert the canary, to learn what conversions write; everything works without it too."""
+        try:
+            rehearsal = Rehearsal()
+            pid = os.fork()
+        except OSError:
+            self._stand_one_by()
+            return
+        if pid == 0:
+            self._rehearse(rehearsal)
+        live = self._reaper.adopt(pid)
+        self._poll.register(live.pidfd, select.POLLIN)
+        self._scout = (live, rehearsal)
+
+    def _rehearse(self, rehearsal: Rehearsal) -> None:
+        """Never returns. Ends by itself however the engine behaves."""
+        status = _STATUS_BUG
+        try:
+            os.setpgid(0, 0)
+            sandbox.die_with(self._pid)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(_REHEARSAL_S)
+            sandbox.close_all_but({0, 1, 2, *self._library_descriptors})
+            self._engine.convert(
+                canary_pdf(),
+                media_type=MediaType.PDF,
+                plan=Plan(),
+                finished={},
+                scratch=Path("/nonexistent"),
+                progress=Unheard(),
+            )
+            rehearsal.note()
+            status = 0
+        except BaseException:  # noqa: BLE001  the last frame of this process: said in its stderr, and never returned from
+            traceback.print_exc()
+        finally:
+            child.leave(status)
 
     def _fork(self) -> Standby:
         """Raises OSError when there is no memory or no process left."""
@@ -140,6 +203,7 @@ class Zygote:
             sandbox.die_with(self._pid)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             sandbox.close_all_but({0, 1, 2, inside.fileno(), *self._library_descriptors})
+            copy_ahead(self._written)
             request, descriptors = receive_with_descriptors(inside)
             inside.close()
             status = self._live(request, descriptors) if request else 0

