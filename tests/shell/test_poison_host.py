@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from daemon.children import ChildJob, KillSwitch
+from daemon.clock import SystemClock
 from daemon.errors import EngineError, WorldError
-from daemon.model import Cause, KillReason, PageMode, ResultStatus
+from daemon.model import Cause, KillReason, Message, PageMode, ResultStatus
+from daemon.queue_local import LocalQueue
 from daemon.trust import Court, Proof, Trust
 from tests.fakes.edges import ScriptedConverter
 from tests.shell.test_parent import NET_S, Bench, Gate, running
@@ -209,9 +211,21 @@ def test_an_engine_that_cannot_start() -> None:
 
 
 def test_several_different_documents_ask_at_once() -> None:
-    """Three slots, three crashes: the canary is asked for by the third one, not first at their ends."""
+    """Three slots, three crashes: the canary is asked for by the third one, not first when one of them is given up."""
     bad, gate = Bad(cured_after=2), Gate()
-    converter = bad.converter(gate)
+
+    def hold(job: ChildJob, switch: KillSwitch) -> None:
+        if job.child == 1:
+            gate.hold(job, switch)
+            return
+        for _ in range(int(NET_S / 0.01)):
+            if bad.canaries or switch.reason is not None:
+                return
+            threading.Event().wait(0.01)
+        pytest.fail("nobody asked for a canary")
+
+    converter = bad.converter()
+    converter.on_run = hold
     bench = Bench(workers=3, converter=converter, trust=Trust(window=3, court=bad.court()))
     bench.send("a", "b", "c")
     with running(bench):
@@ -219,9 +233,28 @@ def test_several_different_documents_ask_at_once() -> None:
         assert bad.canaries == 0
         gate.open.set()
         bench.wait_for_news(6)
-    crashed = [job for job in converter.jobs if job.attempt == 1]
-    assert len(crashed) < 9, "a document that goes down the whole ladder alone has three children"
+    assert {ended.settled.status for ended in bench.ended} == {ResultStatus.CONVERTED}
     assert bench.queue.dead == []
+
+
+def test_an_engine_that_is_being_stopped_is_no_evidence() -> None:
+    """Told to stop: that no child can be started any more is our own doing."""
+    entered, trust = threading.Event(), Trust(court=Bad().court())
+
+    def refuse(job: ChildJob, switch: KillSwitch) -> None:
+        del job
+        entered.set()
+        while switch.reason is None:
+            threading.Event().wait(0.01)
+        raise EngineError("cannot start a child: we were told to stop")
+
+    bench = Bench(workers=1, drain_s=0.0, converter=ScriptedConverter(on_run=refuse), trust=trust)
+    bench.send("one")
+    with running(bench):
+        assert entered.wait(NET_S)
+        bench.parent.request_stop()
+        bench.join()
+    assert not trust.suspended
 
 
 def test_told_to_stop_while_suspended() -> None:
@@ -310,3 +343,81 @@ def test_a_pulled_switch_proves_nothing() -> None:
     switch.pull(KillReason.DRAIN)
     trust.prove_anew(switch)
     assert (bad.renewals, bad.canaries) == (0, 0)
+
+
+def test_while_suspended_nobody_asks_for_a_canary_of_his_own() -> None:
+    """The others in trouble are told at once; the loop alone tries canaries then, in fresh zygotes."""
+    bad = Bad()
+    trust = Trust(court=bad.court())
+    number = trust.saw_trouble("a")
+    trust.engine_failed("no child starts")
+    with pytest.raises(WorldError, match="not proved itself") as raised:
+        trust.answer(number, KillSwitch())
+    assert raised.value.cause is Cause.POISON_HOST
+    assert bad.canaries == 0
+
+
+def test_a_renewal_that_is_cut_off_is_no_evidence() -> None:
+    """Told to stop while the fresh zygote loads: nobody is told that the host is poisoned."""
+    bad, switch = Bad(), KillSwitch()
+    court = bad.court()
+
+    def renew() -> None:
+        switch.pull(KillReason.DRAIN)
+        raise EngineError("it ended while loading")
+
+    trust = Trust(court=replace(court, renew=renew))
+    trust.engine_failed("no child starts")
+    trust.prove_anew(switch)
+    assert bad.told == []
+
+
+def test_what_arrives_while_suspended_goes_back() -> None:
+    """A receive was on its way when the canary failed: its message is visible again at once, and has no attempt."""
+    bad = Bad(cured_after=None)
+    suspended = threading.Event()
+
+    class Late(LocalQueue):
+        calls = 0
+
+        def receive(self, limit: int, *, stop: threading.Event) -> Sequence[Message]:
+            self.calls += 1
+            if self.calls > 1 and not stop.is_set():
+                assert suspended.wait(NET_S)
+                self.send('{"uri": "s3://bucket/late.pdf", "id": "late"}')
+            return super().receive(limit, stop=stop)
+
+    court = replace(bad.court(), note=lambda _detail: suspended.set())
+    queue = Late(clock=SystemClock(), wait_s=0.2)
+    bench = Bench(workers=2, queue=queue, converter=bad.converter(), trust=Trust(court=court))
+    bench.send("first")
+    with running(bench):
+        bench.wait_for_news(2)
+    assert sorted(bench.released) == [Cause.DRAINED, Cause.POISON_HOST]
+    assert {job.document_id for job in bench.converter.jobs} == {"first"}
+    assert bench.ledger.attempts("late") == ()
+
+
+def test_no_engine_is_replaced_under_a_slot() -> None:
+    """A slot that is slow to give back keeps its zygote: a fresh one comes when nobody is at work."""
+    bad, let_go, renewed = Bad(cured_after=2), threading.Event(), threading.Event()
+    entered = threading.Event()
+
+    def hold(job: ChildJob, switch: KillSwitch) -> None:
+        del switch
+        if job.document_id == "stuck" and job.attempt == 1:
+            entered.set()
+            assert let_go.wait(NET_S)
+
+    converter = bad.converter()
+    converter.on_run = hold
+    bench = Bench(workers=2, converter=converter, trust=Trust(court=replace(bad.court(), renew=renewed.set)))
+    bench.send("stuck")
+    with running(bench):
+        assert entered.wait(NET_S)
+        bench.send("first")
+        bench.wait_for_news(1)
+        assert not renewed.wait(0.3), "too short a wait can only hide a fault"
+        let_go.set()
+        bench.wait_for_news(3)
+    assert renewed.is_set()

@@ -106,6 +106,22 @@ def test_a_killer_among_good_ones(samples: Path, tmp_path: Path) -> None:
     assert told_by_status["documents"]["converted"] == 2
 
 
+def test_a_host_that_cannot_convert_anything(samples: Path, tmp_path: Path) -> None:
+    """Its canary dies in a fresh zygote too: the command ends and says so, and no file is called bad."""
+    result = bulkhead(
+        "convert",
+        samples / "letter.pdf",
+        "--out",
+        tmp_path / "out",
+        "--json",
+        ALLOW_FAILPOINTS="true",
+        FAILPOINTS="child.start@doc=*=segv",
+    )
+    assert result.returncode == ExitStatus.ENGINE, result.stderr
+    assert "cannot go on: cannot convert the canary" in result.stderr
+    assert result.stdout == ""
+
+
 def test_nobody_reads_any_more(samples: Path, tmp_path: Path) -> None:
     """`… --json | head -1`: the run ends instead of going on for nobody, and says nothing about it."""
     process = subprocess.Popen(
