@@ -112,6 +112,7 @@ def convert(
         state_dir=out / converting.STATE,
         store__url=str(out),
         ledger__table="",
+        notices__destination="",
         retry__release_delay_s=1.0,
         child__document_timeout_s=timeout_s,
         workers=workers,
@@ -177,12 +178,15 @@ def status(config: Config = None, state_dir: StateDir = None, as_json: Json = Fa
     """Show what runs and what ended last."""
     from daemon import story  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
     from daemon.ledgers import open_to_read  # noqa: PLC0415
+    from daemon.notices import waiting  # noqa: PLC0415
     from daemon.suspended import suspension  # noqa: PLC0415
 
     settings = settings_of_ledger(config, state_dir)
     ledger, at = open_to_read(settings), SystemClock().now()
     try:
-        now = story.status(ledger, now=at, suspended=suspension(settings.state_dir, now=at))
+        now = story.status(
+            ledger, now=at, suspended=suspension(settings.state_dir, now=at), notices=waiting(ledger, now=at)
+        )
     finally:
         ledger.close()
     if as_json:
@@ -199,6 +203,8 @@ def status(config: Config = None, state_dir: StateDir = None, as_json: Json = Fa
         print_rows(console, title, [{column: row[column] for column in columns} for row in rows])
     if isinstance(reason := now["suspended"], dict):
         console.print(f"SUSPENDED since {reason['since']}, pid {reason['pid']}: {reason['detail']}", markup=False)
+    if isinstance(unsent := now["notices"], dict):
+        console.print(f"{unsent['waiting']} notices wait, the oldest since {unsent['oldest_at']}", markup=False)
     documents = now["documents"]
     assert isinstance(documents, dict), "status gives counts"
     console.print(", ".join(f"{number} {state}" for state, number in documents.items()) or "no documents yet")

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from daemon import config_sources as sources
-from daemon.config_recovery import HostSettings, MetricsSettings, SentrySettings, SweepSettings
+from daemon.config_recovery import HostSettings, MetricsSettings, NoticesSettings, SentrySettings, SweepSettings
 from daemon.config_section import Section
 from daemon.config_values import (
     BucketUrl,
@@ -202,6 +202,7 @@ class Settings(Section):
     engine: EngineSettings = EngineSettings()
     retry: RetrySettings = RetrySettings()
     host: HostSettings = HostSettings()
+    notices: NoticesSettings = NoticesSettings()
     sweep: SweepSettings = SweepSettings()
     sentry: SentrySettings = SentrySettings()
     metrics: MetricsSettings = MetricsSettings()

@@ -10,7 +10,18 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 
 from daemon.config_section import Section
-from daemon.config_values import Dsn, Inventory, ListenAddress, Names, Prefixes, Seconds, TextFile
+from daemon.config_values import (
+    Destination,
+    Dsn,
+    Endpoint,
+    Inventory,
+    ListenAddress,
+    Names,
+    OptionalText,
+    Prefixes,
+    Seconds,
+    TextFile,
+)
 
 
 class SweepSettings(Section):
@@ -47,6 +58,17 @@ class HostSettings(Section):
     """Pause after the second failed canary, then doubled each time; the second one comes at once, in a fresh zygote."""
     longest_canary_pause_s: Seconds = 300.0
     """The pause never grows beyond this."""
+
+
+class NoticesSettings(Section):
+    """Who is told when a document has ended; nobody unless set."""
+
+    destination: Destination = ""
+    """URL of an SQS queue or ARN of an SNS topic, FIFO or not, that is told of each document's end; empty: nobody."""
+    region: OptionalText = None
+    """Its AWS region; the one that its name bears when unset."""
+    endpoint_url: Endpoint = None
+    """Another endpoint of SQS or SNS, for instance an emulator on loopback."""
 
 
 class SentrySettings(Section):

@@ -54,6 +54,17 @@ def queue_url(url: str) -> str:
     return url
 
 
+def destination(name: str) -> str:
+    """A queue's URL or a topic's ARN; a queue's ARN and bare names are common mistakes."""
+    if name.startswith("arn:"):
+        parts = name.split(":")
+        if len(parts) != 6 or parts[2] != "sns" or not all(parts[3:]):  # noqa: PLR2004 - arn:aws:sns:REGION:ACCOUNT:NAME
+            raise ValueError("must be a queue's URL or a topic's ARN, arn:aws:sns:REGION:ACCOUNT:NAME")
+    elif name and not _is_web(name):
+        raise ValueError("must be a queue's URL, https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, or a topic's ARN")
+    return name
+
+
 def store_url(url: str) -> str:
     """`s3://bucket/prefix`, or a folder."""
     if "://" in url or url.startswith(("s3:", "arn:")):
@@ -133,6 +144,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(listed), AfterValidator(absolute)]
 OptionalText = Annotated[str | None, BeforeValidator(none_when_empty)]
 Endpoint = Annotated[str | None, BeforeValidator(none_when_empty), AfterValidator(endpoint)]
+Destination = Annotated[str, AfterValidator(destination)]
 QueueUrl = Annotated[str, AfterValidator(queue_url)]
 StoreUrl = Annotated[str, AfterValidator(store_url)]
 BucketUrl = Annotated[str, AfterValidator(bucket_url)]

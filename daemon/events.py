@@ -77,6 +77,8 @@ InfoEvent = Literal[
     "host.proved",
     #: The canary converts again; receiving goes on.
     "host.trusted",
+    #: Notices go out again; fields say how often that had failed.
+    "notices.resumed",
     #: A failpoint fired on purpose.
     "failpoint.fired",
 ]
@@ -169,6 +171,8 @@ ErrorEvent = Literal[
     "audit.failed",
     #: This host cannot convert its canary, not with a fresh engine either; it receives nothing until it can.
     "host.poisoned",
+    #: The destination of notices does not take them; they are kept, and tried again.
+    "notices.unreachable",
     #: A disk is full.
     "disk.filled",
 ]

@@ -73,6 +73,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # What a sweep tells the next one: how far it has read a source, and when it told what.
         "CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     ),
+    (
+        # What is to be told of documents that have ended; gone when it was sent. Counted on, never used twice.
+        """CREATE TABLE notices (
+             position INTEGER PRIMARY KEY AUTOINCREMENT, document_id TEXT NOT NULL, sequence INTEGER NOT NULL,
+             state TEXT NOT NULL, at_us INTEGER NOT NULL, body TEXT NOT NULL, UNIQUE (document_id, sequence)
+           ) STRICT""",
+    ),
 )
 
 #: The number of migrations that the release before had, when all since are additions that it need not know (new tables,

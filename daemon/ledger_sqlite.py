@@ -37,6 +37,8 @@ from daemon.ledger_rows import (
     to_settled,
 )
 from daemon.model import Attempt, Document, Holder, Outcome, ResultStatus, Settled
+from daemon.notice import of_settled
+from daemon.outbox_sqlite import enqueue
 from daemon.sqlite_file import SqliteFile
 
 #: The attempt that may act for its document: the newest, unended, of a document that is not settled.
@@ -51,8 +53,10 @@ _RUNNING = """
 class SqliteLedger:
     """`daemon.ledger.Ledger` on a local disk; used from several threads, one call at a time."""
 
-    def __init__(self, file: SqliteFile) -> None:
+    def __init__(self, file: SqliteFile, *, notices: bool = False) -> None:
+        """`notices`: write each state that a document ends in into the outbox too."""
         self._file = file
+        self.notices = notices
 
     @property
     def file(self) -> SqliteFile:
@@ -60,14 +64,15 @@ class SqliteLedger:
         return self._file
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open or create the ledger, and migrate it.
+    def open(cls, path: Path, *, notices: bool = False) -> Self:
+        """Open or create the ledger, and migrate it; `notices` as above.
 
         Raises `ResourceError` when its folder is missing or not ours to write, `ConfigurationError` when the file is
         damaged, another program's, or written by a newer version that this one cannot follow, `WorldError` when the
         disk is full or locked.
         """
-        return cls(SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, usable_from=USABLE_FROM))
+        file = SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, usable_from=USABLE_FROM)
+        return cls(file, notices=notices)
 
     @classmethod
     def open_read_only(cls, path: Path) -> Self:
@@ -160,6 +165,9 @@ class SqliteLedger:
             _require(db, attempt)
             _end(db, attempt, settled.settled_at)
             _insert(db, "settled", SETTLED_COLUMNS, settled_row(settled))
+            document = document_of(db, settled.document_id)
+            if self.notices and document is not None:
+                enqueue(db, of_settled(document, settled))
 
     def break_leases(self, *, host: str, invocation: str, now: datetime) -> int:
         """See `Ledger.break_leases`."""

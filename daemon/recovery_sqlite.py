@@ -13,6 +13,8 @@ from datetime import datetime
 from daemon.ledger_rows import DOCUMENT_COLUMNS, Row, instant, microseconds, text, to_document
 from daemon.ledger_sqlite import SqliteLedger, attempts_of, document_of, register, reopen, settled_of
 from daemon.model import Cause, Document, ResultStatus, Stage
+from daemon.notice import of_parked
+from daemon.outbox_sqlite import enqueue
 from daemon.recovery import Listed, Parked, Standing
 
 _COLUMNS = "key, document_id, uri, body, cause, signal, stage, build, detail, attempts, reclaims, parked_us"
@@ -23,6 +25,7 @@ class SqliteRecovery:
 
     def __init__(self, ledger: SqliteLedger) -> None:
         self._file = ledger.file
+        self._notices = ledger.notices
 
     def standing(self, document_id: str) -> Standing:
         """See `Recovery.standing`."""
@@ -72,7 +75,8 @@ class SqliteRecovery:
     def park(self, parked: Parked) -> None:
         """See `Recovery.park`."""
         with self._file.write() as db:
-            _insert(db, parked)
+            if _insert(db, parked) and self._notices:
+                _announce(db, parked)
 
     def parked(self) -> Sequence[Parked]:
         """See `Recovery.parked`."""
@@ -200,14 +204,26 @@ def _parked(db: sqlite3.Connection, key: str) -> Parked | None:
     return None if row is None else _to_parked(row)
 
 
-def _insert(db: sqlite3.Connection, parked: Parked) -> None:
+def _announce(db: sqlite3.Connection, parked: Parked) -> None:
+    """What is told of a parked document; nothing of a message from which none could be read."""
+    if parked.document_id is None or parked.uri is None:
+        return
+    document = document_of(db, parked.document_id) or Document(id=parked.document_id, uri=parked.uri)
+    query = "SELECT coalesce(max(number), 0) FROM attempts WHERE document_id = ?"
+    (attempts,) = db.execute(query, (document.id,)).fetchone()
+    enqueue(db, of_parked(document, attempts=attempts, cause=parked.cause, at=parked.since))
+
+
+def _insert(db: sqlite3.Connection, parked: Parked) -> bool:
+    """Whether it was not there yet."""
     row = (
         text(parked.key), parked.document_id, None if parked.uri is None else text(parked.uri), text(parked.body),
         parked.cause.value, parked.signal, None if parked.stage is None else parked.stage.value, parked.build,
         text(parked.detail), parked.attempts, parked.reclaims, microseconds(parked.since),
     )  # fmt: skip
     marks = ", ".join("?" * len(row))
-    db.execute(f"INSERT INTO parked ({_COLUMNS}) VALUES ({marks}) ON CONFLICT (key) DO NOTHING", row)
+    done = db.execute(f"INSERT INTO parked ({_COLUMNS}) VALUES ({marks}) ON CONFLICT (key) DO NOTHING", row)
+    return done.rowcount > 0
 
 
 def _to_parked(row: Row) -> Parked:

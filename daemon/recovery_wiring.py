@@ -22,6 +22,7 @@ from daemon.forgotten import SearchRules
 from daemon.ledger import Ledger
 from daemon.ledgers import open_known, recovery_of, sweep_lock
 from daemon.listing_open import open_listings
+from daemon.notices import publish
 from daemon.queue import Queue
 from daemon.recovery import Recovery
 from daemon.store import Store, open_store
@@ -119,7 +120,10 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
             rules,
         )
         with nullcontext() if dry_run else _monitored(settings):
-            return sweeping.run(), sweeping.did
+            counts = sweeping.run()
+        if not dry_run and (published := publish(settings, edges.ledger)):
+            counts["published"] = published
+        return counts, sweeping.did
 
 
 def _monitored(settings: Settings) -> AbstractContextManager[None]:

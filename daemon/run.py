@@ -7,6 +7,7 @@ anything is received. SIGTERM and SIGINT drain; a second SIGINT does not wait.
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
@@ -19,6 +20,7 @@ from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.errors import WorldError
 from daemon.model import Cause
+from daemon.notices import publishing
 from daemon.notify import Bounds, Service
 from daemon.parent import LAST_WORDS_S, Parent
 from daemon.proof import convert_canary
@@ -50,9 +52,20 @@ def run(settings: Settings, *, parts: Parts | None = None, service: Service | No
             log.error("queue.finding", detail=finding)
         store = open_store(settings.store)
         store.check()
-        running = stack.enter_context(assembled(settings, queue=queue, store=store, parts=parts, pulse=service.pulse))
+        ended = threading.Event()
+        running = stack.enter_context(
+            assembled(
+                settings,
+                queue=queue,
+                store=store,
+                parts=parts,
+                pulse=service.pulse,
+                on_ended=lambda _: ended.set(),
+            )
+        )
         if parts is None and settings.host.canary:  # an engine that code has chosen is the code's to prove
             _prove(running.children, settings)
+        stack.enter_context(publishing(settings, running.ledger, wake=ended))
         stack.enter_context(_signals(running.parent))
         service.ready(lambda: running.parent.standing)
         running.parent.run()

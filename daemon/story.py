@@ -15,13 +15,20 @@ from daemon.model import Attempt, Document, Settled
 from daemon.recovery import Recovery
 
 
-def status(ledger: Ledger, *, now: datetime, suspended: Mapping[str, object] | None = None) -> dict[str, object]:
+def status(
+    ledger: Ledger,
+    *,
+    now: datetime,
+    suspended: Mapping[str, object] | None = None,
+    notices: Mapping[str, object] | None = None,
+) -> dict[str, object]:
     """What runs now, how many documents are in which state, and what ended last.
 
-    `suspended` is why this host receives nothing, where it does not.
+    `suspended` is why this host receives nothing, where it does not; `notices` is what waits to be sent.
     """
     return {
         "suspended": None if suspended is None else dict(suspended),
+        "notices": None if notices is None else dict(notices),
         "documents": dict(ledger.counts()),
         "running": [_running(attempt, now) for attempt in ledger.running()],
         "recent": [_settled(settled) for settled in ledger.recent(limit=10)],

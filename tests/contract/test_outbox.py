@@ -1,0 +1,54 @@
+"""The outbox's contract on SQLite, and what only a file must do: keep a state and its notice together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from daemon import ledger_sqlite
+from daemon.ledger_sqlite import SqliteLedger
+from daemon.model import Document, Settled
+from daemon.notice import Notice
+from daemon.outbox_sqlite import SqliteOutbox
+from daemon.recovery_sqlite import SqliteRecovery
+from tests.contract.ledger_contract import claimed, converted, document
+from tests.contract.outbox_contract import Kept, OutboxContract
+
+
+def beside(ledger: SqliteLedger) -> Kept:
+    """All three."""
+    return Kept(ledger=ledger, recovery=SqliteRecovery(ledger), outbox=SqliteOutbox(ledger.file))
+
+
+class TestSqliteOutbox(OutboxContract):
+    """A real file."""
+
+    @pytest.fixture
+    def kept(self, tmp_path: Path) -> Iterator[Kept]:
+        """See the contract."""
+        ledger = SqliteLedger.open(tmp_path / "ledger.db", notices=True)
+        yield beside(ledger)
+        ledger.close()
+
+    @pytest.fixture
+    def silent(self, tmp_path: Path) -> Iterator[Kept]:
+        """See the contract."""
+        ledger = SqliteLedger.open(tmp_path / "ledger.db")
+        yield beside(ledger)
+        ledger.close()
+
+    def test_all_or_nothing(self, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A notice that cannot be written leaves its document unsettled."""
+
+        def full(document: Document, settled: Settled) -> Notice:
+            del document, settled
+            raise OSError(28, "No space left on device")
+
+        attempt = claimed(kept.ledger, document("a")).attempt
+        monkeypatch.setattr(ledger_sqlite, "of_settled", full)
+        with pytest.raises(OSError, match="No space"):
+            kept.ledger.settle(attempt, converted(attempt))
+        assert kept.ledger.settled("a") is None
+        kept.ledger.check(attempt)
