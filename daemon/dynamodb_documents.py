@@ -8,7 +8,8 @@ Edge. Access patterns, of one table (`pk`, `sk`) and three indices that hold key
 - all ids in order, and those that begin so: index `documents`;
 - what runs (oldest first), what is parked (oldest first), what ended last, how many of each: index `states`;
 - documents of a URI: index `uris`;
-- who sweeps: `lock#sweep`, `lock`, and what a sweep tells the next one: `note#NAME`, `note`; in no index.
+- who is to be told what: `outbox`, `ID#SEQUENCE`; in no index;
+- who sweeps, and who tells: `lock#NAME`, `lock`, and what a sweep tells the next one: `note#NAME`, `note`; in no index.
 
 Rules: every change writes the head's next version under the condition that it still is the one that was read, so no
 two changes can be made from the same state, whatever reads lie between; every change has a name, so one whose answer

@@ -22,6 +22,8 @@ from daemon.errors import LeaseLostError
 from daemon.ledger import AlreadySettled, Claim, Claimed, Held, excused, id_conflict, overtaken
 from daemon.ledger_rows import microseconds, text
 from daemon.model import Attempt, Document, Holder, Outcome, ResultStatus, Settled
+from daemon.notice import of_settled
+from daemon.outbox_dynamodb import announcement
 
 #: The `Date` is to the second, and the answer travels: less than this is no difference between two clocks.
 SAME_CLOCK = timedelta(seconds=5)
@@ -33,8 +35,12 @@ _MOST_FOUND = 20
 class DynamoDbLedger:
     """`daemon.ledger.Ledger` in a table that all hosts share; used from several threads."""
 
-    def __init__(self, calls: Calls, *, clock: Clock, boot_id: str, keep_s: float) -> None:
-        """`boot_id` of this host tells our own earlier lives from another host of the same name."""
+    def __init__(self, calls: Calls, *, clock: Clock, boot_id: str, keep_s: float, notices: bool = False) -> None:
+        """`boot_id` of this host tells our own earlier lives from another host of the same name.
+
+        `notices`: write each state that a document ends in into the outbox too.
+        """
+        self.notices = notices
         self.documents = Documents(calls, keep_s=keep_s)
         self._calls = calls
         self._clock = clock
@@ -136,7 +142,10 @@ class DynamoDbLedger:
             required, newest = _required(head, attempt)
             ended = replace(required, newest=replace(newest, ended_at=settled.settled_at), settled=same)
             ended = replace(ended, expires_at_s=self.documents.expiry(ended, at))
-            return Plan(answer=None, head=ended, beside=self.documents.letting_go(ended))
+            beside = self.documents.letting_go(ended)
+            if self.notices:
+                beside = (*beside, announcement(of_settled(ended.document, same)))
+            return Plan(answer=None, head=ended, beside=beside)
 
         self.documents.change(attempt.document_id, plan)
 

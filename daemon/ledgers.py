@@ -20,6 +20,9 @@ from daemon.ledger_rows import APPLICATION_ID, MIGRATIONS, USABLE_FROM
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.lock import instance_lock
 from daemon.lock_dynamodb import run_lock
+from daemon.outbox import Outbox
+from daemon.outbox_dynamodb import DynamoDbOutbox
+from daemon.outbox_sqlite import SqliteOutbox
 from daemon.recovery import Recovery
 from daemon.recovery_dynamodb import DynamoDbRecovery
 from daemon.recovery_sqlite import SqliteRecovery
@@ -45,7 +48,7 @@ def open_ledger(settings: Settings, *, clock: Clock | None = None, boot_id: str 
     """
     if settings.ledger.table:
         return _open_table(settings, clock=clock, boot_id=boot_id)
-    return SqliteLedger.open(ledger_file(settings))
+    return SqliteLedger.open(ledger_file(settings), notices=bool(settings.notices.destination))
 
 
 def open_known(settings: Settings) -> Ledger:
@@ -96,6 +99,29 @@ def sweep_lock(settings: Settings, ledger: Ledger) -> Iterator[None]:
             yield
 
 
+def outbox_of(ledger: Ledger) -> Outbox:
+    """What the same ledger keeps of notices."""
+    if isinstance(ledger, DynamoDbLedger):
+        return DynamoDbOutbox(ledger.documents.calls)
+    assert isinstance(ledger, SqliteLedger), "there are two ledgers"
+    return SqliteOutbox(ledger.file)
+
+
+@contextmanager
+def notices_lock(settings: Settings, ledger: Ledger) -> Iterator[None]:
+    """Held while notices are sent, by one process of all that share the ledger. Raises `AlreadyRunningError`.
+
+    Of two that send at once, the slower one could tell an old state last.
+    """
+    advice = "It sends all that waits."
+    if isinstance(ledger, DynamoDbLedger):
+        with run_lock(ledger.documents.calls, "notices", advice=advice):
+            yield
+    else:
+        with instance_lock(settings.state_dir / "notices.lock", advice=advice):
+            yield
+
+
 def create_table(settings: Settings) -> bool:
     """Make the table; False when it was there and is as it must be. Raises `OperatorError` when it cannot be used."""
     settings.require("ledger.table", command="bulkhead ledger create")
@@ -118,4 +144,5 @@ def _open_table(settings: Settings, *, clock: Clock | None = None, boot_id: str 
         clock=clock or SystemClock(),
         boot_id=boot_id or host.holder().boot_id,
         keep_s=settings.ledger.keep_days * _DAY_S,
+        notices=bool(settings.notices.destination),
     )

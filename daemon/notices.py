@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
 
@@ -16,20 +16,11 @@ import structlog
 from daemon.config import Settings
 from daemon.errors import WorldError
 from daemon.ledger import Ledger
-from daemon.ledger_sqlite import SqliteLedger
-from daemon.lock import instance_lock
+from daemon.ledgers import notices_lock, outbox_of
 from daemon.notice_destination import AwsDestination
-from daemon.outbox import Outbox
-from daemon.outbox_sqlite import SqliteOutbox
 from daemon.publisher import Publisher, Publishing
 
 log = structlog.get_logger()
-
-
-def outbox_of(ledger: Ledger) -> Outbox:
-    """What the same ledger keeps of notices."""
-    assert isinstance(ledger, SqliteLedger), "there is one ledger"
-    return SqliteOutbox(ledger.file)
 
 
 @contextmanager
@@ -39,7 +30,7 @@ def publishing(settings: Settings, ledger: Ledger, *, wake: threading.Event) -> 
         yield
         return
     with closing(AwsDestination(settings.notices)) as destination:
-        publisher = Publisher(outbox_of(ledger), destination, alone=partial(_alone, settings))
+        publisher = Publisher(outbox_of(ledger), destination, alone=partial(notices_lock, settings, ledger))
         thread = Publishing(publisher, wake=wake)
         thread.start()
         try:
@@ -53,8 +44,9 @@ def publish(settings: Settings, ledger: Ledger) -> int:
     if not settings.notices.destination:
         return 0
     with closing(AwsDestination(settings.notices)) as destination:
+        publisher = Publisher(outbox_of(ledger), destination, alone=partial(notices_lock, settings, ledger))
         try:
-            return Publisher(outbox_of(ledger), destination, alone=partial(_alone, settings)).send_waiting()
+            return publisher.send_waiting()
         except WorldError as error:
             log.error("notices.unreachable", detail=error.detail)  # noqa: TRY400 - no traceback: the sentence says it
             return 0
@@ -67,8 +59,3 @@ def waiting(ledger: Ledger, *, now: datetime) -> dict[str, object] | None:
         return None
     oldest_s = round((now - backlog.oldest_at).total_seconds(), 1)
     return {"waiting": backlog.number, "oldest_at": backlog.oldest_at.isoformat(), "oldest_s": oldest_s}
-
-
-def _alone(settings: Settings) -> AbstractContextManager[None]:
-    """Held while something is sent: of two processes that send at once, the slower one could tell an old state last."""
-    return instance_lock(settings.state_dir / "notices.lock", advice="It sends all that waits.")

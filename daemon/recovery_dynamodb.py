@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from daemon import ledger_rows as rows
-from daemon.dynamodb_calls import Item, absent, overwrite
+from daemon.dynamodb_calls import Item, Write, absent, overwrite
 from daemon.dynamodb_documents import Plan
 from daemon.dynamodb_items import (
     HEAD,
@@ -28,6 +28,8 @@ from daemon.dynamodb_parked import changed, flag, key_of, pieces_of, put_new, re
 from daemon.ledger import id_conflict
 from daemon.ledger_dynamodb import DynamoDbLedger, registration, reopened
 from daemon.model import Document, ResultStatus
+from daemon.notice import of_parked
+from daemon.outbox_dynamodb import announcement
 from daemon.recovery import Listed, Parked, Standing
 
 
@@ -89,11 +91,20 @@ class DynamoDbRecovery:
             del at
             if self._entry(parked.key):
                 return Plan(answer=None)
+            beside = (*put_new(parked), *self._announced(parked, head))
             if head is None:
-                return Plan(answer=None, beside=(*put_new(parked), absent(key(parked.key))))
-            return Plan(answer=None, head=_set_aside(head), beside=put_new(parked))
+                return Plan(answer=None, beside=(*beside, absent(key(parked.key))))
+            return Plan(answer=None, head=_set_aside(head), beside=beside)
 
         self._documents.change(parked.key, plan)
+
+    def _announced(self, parked: Parked, head: Head | None) -> tuple[Write, ...]:
+        """What is told of it; nothing of a message from which no document could be read."""
+        if not self._ledger.notices or parked.document_id is None or parked.uri is None:
+            return ()
+        document = Document(id=parked.document_id, uri=parked.uri) if head is None else head.document
+        attempts = 0 if head is None or head.newest is None else head.newest.number
+        return (announcement(of_parked(document, attempts=attempts, cause=parked.cause, at=parked.since)),)
 
     def parked(self) -> Sequence[Parked]:
         """See `Recovery.parked`; an entry of this very second may be missing once."""

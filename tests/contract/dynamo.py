@@ -88,9 +88,9 @@ class OnTime:
         return call if callable(value) else value
 
 
-def on_time(endpoint: str) -> tuple[Any, DynamoDbLedger]:
+def on_time(endpoint: str, *, notices: bool = False) -> tuple[Any, DynamoDbLedger]:
     """An empty ledger for the contract, and the same without its clocks."""
     make_table(endpoint)
     server, clock = ServerClock(), FakeClock(now=T0)
-    ledger = DynamoDbLedger(calls(endpoint, server), clock=clock, boot_id=HERE.boot_id, keep_s=KEEP_S)
+    ledger = DynamoDbLedger(calls(endpoint, server), clock=clock, boot_id=HERE.boot_id, keep_s=KEEP_S, notices=notices)
     return OnTime(ledger, server, clock), ledger

@@ -72,10 +72,17 @@ class OutboxContract:
             ("a", "converted", 4),
         ]
         assert ("b", "converted", 2) in self.states(kept)
-        last = kept.outbox.waiting(limit=100)[-1]
+        last = [each for each in kept.outbox.waiting(limit=100) if each.document_id == "a"][-1]
         assert json.loads(last.body)["manifest"] == "s3://out/a/manifest.json"
         assert json.loads(last.body)["uri"] == document("a").uri
         assert last.at == after(2_000)
+
+    def test_a_requeue_is_no_end(self, kept: Kept) -> None:
+        """A person asks for another try: the entry that waits for its send is not parked for anybody."""
+        self.give_up(kept, "a")
+        kept.recovery.requeue("a", body="again", now=T0)
+        kept.recovery.unpark("a")
+        assert self.states(kept) == [("a", "failed", 2)]
 
     def test_the_same_end_again_is_told_once(self, kept: Kept) -> None:
         """A settlement or a parking that is repeated after a crash adds nothing."""

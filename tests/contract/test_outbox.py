@@ -1,4 +1,4 @@
-"""The outbox's contract on SQLite, and what only a file must do: keep a state and its notice together."""
+"""The outbox's contract on SQLite and on the fake, and what a file must do: keep state and notice together."""
 
 from __future__ import annotations
 
@@ -15,11 +15,33 @@ from daemon.outbox_sqlite import SqliteOutbox
 from daemon.recovery_sqlite import SqliteRecovery
 from tests.contract.ledger_contract import claimed, converted, document
 from tests.contract.outbox_contract import Kept, OutboxContract
+from tests.fakes.ledger import MemoryLedger
+from tests.fakes.outbox import MemoryOutbox
+from tests.fakes.recovery import MemoryRecovery
 
 
 def beside(ledger: SqliteLedger) -> Kept:
     """All three."""
     return Kept(ledger=ledger, recovery=SqliteRecovery(ledger), outbox=SqliteOutbox(ledger.file))
+
+
+class TestMemoryOutbox(OutboxContract):
+    """The fake keeps the contract."""
+
+    @pytest.fixture
+    def kept(self) -> Kept:
+        """See the contract."""
+        return in_memory(MemoryLedger(notices=True))
+
+    @pytest.fixture
+    def silent(self) -> Kept:
+        """See the contract."""
+        return in_memory(MemoryLedger())
+
+
+def in_memory(ledger: MemoryLedger) -> Kept:
+    """All three fakes."""
+    return Kept(ledger=ledger, recovery=MemoryRecovery(ledger), outbox=MemoryOutbox(ledger))
 
 
 class TestSqliteOutbox(OutboxContract):

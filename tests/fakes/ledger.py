@@ -14,13 +14,17 @@ from datetime import datetime, timedelta
 from daemon.errors import LeaseLostError
 from daemon.ledger import AlreadySettled, Claim, Claimed, Held, excused, id_conflict, overtaken
 from daemon.model import Attempt, Document, Holder, Outcome, ResultStatus, Settled
+from daemon.notice import Notice, of_settled
 
 
 class MemoryLedger:
     """Documents, attempts and settled results in three dictionaries; `fakes/recovery.py` looks into them too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, notices: bool = False) -> None:
         self.lock = threading.RLock()
+        self._notices = notices
+        #: What waits to be sent; `fakes/outbox.py` takes it out.
+        self.announced: list[Notice] = []
         self.documents: dict[str, Document] = {}
         self.registered_at: dict[str, datetime] = {}
         self._attempts: dict[str, list[Attempt]] = {}
@@ -101,6 +105,12 @@ class MemoryLedger:
                 return
             self._put(replace(self._require(attempt), ended_at=settled.settled_at))
             self._settled[attempt.document_id] = settled
+            self.announce(of_settled(self.documents[attempt.document_id], settled))
+
+    def announce(self, notice: Notice) -> None:
+        """Let it wait, where notices are wanted and it does not wait already."""
+        if self._notices and notice not in self.announced:
+            self.announced.append(notice)
 
     def break_leases(self, *, host: str, invocation: str, now: datetime) -> int:
         """See `Ledger.break_leases`."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from daemon.ledger import id_conflict
 from daemon.ledger_rows import text
 from daemon.model import Document, ResultStatus
+from daemon.notice import of_parked
 from daemon.recovery import Listed, Parked, Standing
 from tests.fakes.ledger import MemoryLedger
 
@@ -80,7 +81,16 @@ class MemoryRecovery:
     def park(self, parked: Parked) -> None:
         """See `Recovery.park`."""
         with self._ledger.lock:
-            self._parked.setdefault(parked.key, replace(parked, body=text(parked.body)))
+            if parked.key not in self._parked:
+                self._parked[parked.key] = replace(parked, body=text(parked.body))
+                self._announce(parked)
+
+    def _announce(self, parked: Parked) -> None:
+        if parked.document_id is None or parked.uri is None:
+            return
+        document = self._ledger.document(parked.document_id) or Document(id=parked.document_id, uri=parked.uri)
+        attempts = len(self._ledger.attempts(document.id))
+        self._ledger.announce(of_parked(document, attempts=attempts, cause=parked.cause, at=parked.since))
 
     def parked(self) -> Sequence[Parked]:
         """See `Recovery.parked`."""
@@ -119,7 +129,7 @@ class MemoryRecovery:
                 detail=settled.detail,
                 since=now,
             )
-            self.park(entry)
+            self._parked.setdefault(document_id, replace(entry, body=text(entry.body)))
             self._grant(document_id)
             self._parked[document_id] = replace(self._parked[document_id], retrying=True, alerted=True)
 

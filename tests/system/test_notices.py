@@ -36,7 +36,8 @@ def told(aws: Emulated, url: str, number: int) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_end_is_told(aws: Emulated, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ledger", ["sqlite", "dynamodb"])
+def test_every_end_is_told(aws: Emulated, tmp_path: Path, ledger: str) -> None:
     """Converted, failed, parked; first nobody listens, which delays no document, is said once, and loses nothing."""
     state = tmp_path / "state"
     url = f"{aws.endpoint_url}/123456789012/ends.fifo"
@@ -45,6 +46,10 @@ def test_every_end_is_told(aws: Emulated, tmp_path: Path) -> None:
         "NOTICES__ENDPOINT_URL": aws.endpoint_url,
         "NOTICES__REGION": CREDENTIALS["AWS_DEFAULT_REGION"],
     }
+    if ledger == "dynamodb":
+        settings |= {"LEDGER__TABLE": "bulkhead-test", "LEDGER__ENDPOINT_URL": aws.endpoint_url}
+        settings |= {"LEDGER__REGION": CREDENTIALS["AWS_DEFAULT_REGION"]}
+        assert bulkhead(aws, state, "ledger", "create", **settings).returncode == ExitStatus.DONE
     good = upload(aws, tmp_path, "good.pdf", "this is fine")
     locked = upload(aws, tmp_path, "locked.pdf", "encrypted")
     with daemon(environment(aws, state, **settings), FAKE) as running:
