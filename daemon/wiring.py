@@ -194,7 +194,7 @@ def _trust(settings: Settings, children: Children, *, clock: Clock, on_poisoned:
             children,
             clock=clock,
             timeout_s=rules.canary_timeout_s,
-            number=number,
+            number=number + 1,  # the first one was that of the start
             switch=switch,
             scratch=settings.state_dir / "scratch",
             failpoints=settings.failpoints if settings.allow_failpoints else "",

@@ -123,11 +123,13 @@ class OutboxContract:
         kept.outbox.sent([])
 
     def test_what_was_sent_does_not_come_back(self, kept: Kept) -> None:
-        """The same settlement again, after its notice went out, writes no second one."""
+        """The same settlement or parking again, after its notice went out, writes no second one."""
         attempt = claimed(kept.ledger, document("a")).attempt
         kept.ledger.settle(attempt, failed(attempt))
-        kept.outbox.sent(kept.outbox.waiting(limit=1))
+        kept.recovery.park(parked("a"))
+        kept.outbox.sent(kept.outbox.waiting(limit=2))
         kept.ledger.settle(attempt, failed(attempt))
+        kept.recovery.park(parked("a"))
         assert self.states(kept) == []
 
     def test_backlog(self, kept: Kept) -> None:
