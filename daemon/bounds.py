@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: The watch looks four times a second. When it comes later than this it was itself stopped, and so was the child.
-_LATE_S = 2.0
+LATE_S = 2.0
 #: Below this share of a CPU during a silence, a child waits for something and does not compute.
 _BUSY_SHARE = 0.05
 
@@ -81,7 +81,7 @@ class Silence:
 
         `late_s` is how much later than planned this sample comes. A frozen host is nobody's silence.
         """
-        if late_s > _LATE_S and self._since is not None:
+        if late_s > LATE_S and self._since is not None:
             self._since += late_s
         if self._cpu_from_s is None:
             self._cpu_from_s = cpu_s

@@ -63,7 +63,7 @@ class ChildResult:
 
     outcome: Outcome
     conversion: Conversion | None
-    #: How long the child took to say hello: not the document's time.
+    #: How long the child took to say hello, or the host stood still: not the document's time.
     waited_s: float = 0.0
 
 
@@ -163,7 +163,7 @@ class Children:
             outcome = _watched(watch, handle)
             self._tell(job, outcome, watch, start=start, pid=handle.pid)
         conversion = watch.conversion if outcome.cause is Cause.CONVERTED else None
-        return ChildResult(outcome=outcome, conversion=conversion, waited_s=watch.waited_s)
+        return ChildResult(outcome=outcome, conversion=conversion, waited_s=watch.lost_s())
 
     def _group(self) -> Group:
         if self._groups is None:

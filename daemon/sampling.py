@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from daemon import scratch
-from daemon.bounds import Bounds, Silence
+from daemon.bounds import LATE_S, Bounds, Silence
 from daemon.cgroup import Group
 from daemon.clock import Clock
 from daemon.lifecycle import Event
@@ -37,12 +37,15 @@ class Sampler:
         self._next_scratch = clock.monotonic()
         #: When the next sample is due.
         self.due = clock.monotonic()
+        #: For how long the host, or all of us on it, stood still; nobody's time.
+        self.frozen_s = 0.0
         self.peak_rss_bytes = 0
         self.scratch_bytes = 0
 
     def look(self, pid: int | None, now: float) -> Event | None:
         """Take one sample; MEMORY or SCRATCH when a bound is passed. Without a `pid` there is nothing to see."""
         late_s, self.due = now - self.due, now + SAMPLE_S
+        self.frozen_s += late_s if late_s > LATE_S else 0.0
         if pid is None:
             return None
         used = usage(pid)

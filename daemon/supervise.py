@@ -65,7 +65,6 @@ class Watch:
         self._phase = Phase.STARTING
         self._met = False
         self._placed = False
-        #: Until it says hello, its time is not the document's.
         self.waited_s = 0.0
         self._kill: KillReason | None = None
         self._breach: str | None = None
@@ -241,8 +240,12 @@ class Watch:
                 self._handle.give_up()
                 self._killed_by = now + _KILL_S
 
+    def lost_s(self) -> float:
+        """How much of the time that has passed is not the document's."""
+        return self.waited_s + self.sampler.frozen_s
+
     def _deadline(self) -> float:
-        return self._bounds.deadlines.at(self._report.pages) + self.waited_s
+        return self._bounds.deadlines.at(self._report.pages) + self.lost_s()
 
     def _sample(self, now: float) -> None:
         excess = self.sampler.look(self._handle.pid, now)

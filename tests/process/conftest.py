@@ -47,12 +47,17 @@ class Ward:
         limits = {"start": start, "linger_s": 0.5, "max_output_bytes": 16 * 2**20, "max_stderr_bytes": 10_000}
         limits |= {"max_scratch_bytes": 16 * 2**20} | child
         self.settings = Settings(child=ChildSettings.model_validate(limits))
-        self.children = Children(
+        self.factory = factory
+        self.children = self.with_clock(self.clock)
+
+    def with_clock(self, clock: SystemClock) -> Children:
+        """The same children, by another clock."""
+        return Children(
             settings=self.settings,
             memory_bytes=MEMORY_BYTES,
-            scratch_root=scratch,
-            clock=self.clock,
-            engine_factory=factory,
+            scratch_root=self.scratch,
+            clock=clock,
+            engine_factory=self.factory,
             engine_path=HERE,
         )
 
