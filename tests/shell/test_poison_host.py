@@ -326,6 +326,27 @@ def test_a_renewal_that_fails_is_tried_again(failure: Exception) -> None:
     assert not trust.suspended
 
 
+def test_a_canary_without_room() -> None:
+    """The disk is full: that is said and waited for like any full disk, and is no proof against the host."""
+    bad, full = Bad(cured_after=None), [OSError(28, "No space left on device")]
+    bad.broken.clear()
+
+    def no_room(_switch: KillSwitch) -> None:
+        if full:
+            raise full.pop()
+
+    bad.on_canary = no_room
+    trust = Trust(court=bad.court())
+    converter = ScriptedConverter(causes={"poison": (Cause.CRASHED, Cause.CRASHED)})
+    bench = Bench(workers=1, converter=converter, trust=trust)
+    bench.send("poison")
+    with running(bench):
+        bench.wait_for_news(2)
+    assert bench.released == [Cause.DISK_FULL]
+    assert len(bench.queue.dead) == 1
+    assert not trust.suspended
+
+
 def test_without_a_court_documents_are_to_blame() -> None:
     """`host.canary` off: nothing is asked, nothing is suspended."""
     trust = Trust()
