@@ -8,7 +8,7 @@ so that it keeps the order too, and the notice's key against copies.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
@@ -19,6 +19,10 @@ from daemon.config_recovery import NoticesSettings
 from daemon.errors import WorldError
 from daemon.model import Cause
 from daemon.notice import Notice
+
+if TYPE_CHECKING:
+    from mypy_boto3_sns.client import SNSClient
+    from mypy_boto3_sqs.client import SQSClient
 
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 5.0
@@ -36,18 +40,21 @@ class AwsDestination:
 
     def publish(self, notice: Notice) -> None:
         """Return when SQS or SNS has confirmed the notice. Raises `WorldError(QUEUE_UNAVAILABLE)`."""
-        attributes = {
+        attributes: dict[str, Any] = {
             name: {"DataType": "String", "StringValue": value}
             for name, value in (("state", str(notice.state)), ("document_id", notice.document_id))
         }
-        ordered = {"MessageGroupId": notice.document_id, "MessageDeduplicationId": notice.key} if self._is_fifo else {}
+        ordered: Any = (
+            {"MessageGroupId": notice.document_id, "MessageDeduplicationId": notice.key} if self._is_fifo else {}
+        )
         where = self._settings.destination
         try:
-            client = self._connected()
             if self._is_topic:
-                client.publish(TopicArn=where, Message=notice.body, MessageAttributes=attributes, **ordered)
+                sns: SNSClient = self._connected()
+                sns.publish(TopicArn=where, Message=notice.body, MessageAttributes=attributes, **ordered)
             else:
-                client.send_message(QueueUrl=where, MessageBody=notice.body, MessageAttributes=attributes, **ordered)
+                sqs: SQSClient = self._connected()
+                sqs.send_message(QueueUrl=where, MessageBody=notice.body, MessageAttributes=attributes, **ordered)
         except (ClientError, BotoCoreError, ValueError) as error:
             if is_credentials(error):
                 self.close()  # looked up again, for the next try
