@@ -190,7 +190,7 @@ def shortened(value: str, most_bytes: int) -> str:
     raw = rows.text(value).encode()
     if len(raw) <= most_bytes:
         return raw.decode()
-    half = most_bytes // 2
+    half = most_bytes // 2 - 50  # so that what is short stays as it is
     left_out = f" […{len(raw) - 2 * half} bytes left out…] "
     return raw[:half].decode(errors="ignore") + left_out + raw[-half:].decode(errors="ignore")
 

@@ -1,4 +1,4 @@
-"""An embedded SQS and S3 on loopback, for `bulkhead demo`, benches and tests.
+"""An embedded SQS and S3, and on request a DynamoDB, on loopback, for `bulkhead demo`, benches and tests.
 
 Edge. moto's server in a process of its own, spoken to over real HTTP; it holds nothing after it has ended.
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 import boto3
 
+from daemon import dynamodb_table
 from daemon.clock import SystemClock
 from daemon.errors import WorldError
 from daemon.model import Cause
@@ -54,6 +55,18 @@ class Emulated:
             "BULKHEAD_STORE__URL": f"s3://{self.bucket}/results",
             "BULKHEAD_STORE__ENDPOINT_URL": self.endpoint_url,
             "BULKHEAD_STORE__REGION": CREDENTIALS["AWS_DEFAULT_REGION"],
+        }
+
+    def ledger(self, table: str = "bulkhead-ledger") -> dict[str, str]:
+        """Make a table for a ledger that hosts share; the environment in which a daemon uses it, beside `settings`."""
+        db = _client("dynamodb", self.endpoint_url)
+        db.create_table(**dynamodb_table.definition(table))
+        specification = {"AttributeName": dynamodb_table.TTL, "Enabled": True}
+        db.update_time_to_live(TableName=table, TimeToLiveSpecification=specification)
+        return {
+            "BULKHEAD_LEDGER__TABLE": table,
+            "BULKHEAD_LEDGER__ENDPOINT_URL": self.endpoint_url,
+            "BULKHEAD_LEDGER__REGION": CREDENTIALS["AWS_DEFAULT_REGION"],
         }
 
     def upload(self, path: Path) -> str:
@@ -117,17 +130,18 @@ def _await_answer(server: subprocess.Popen[bytes], port: int, log_file: Path) ->
     raise WorldError(Cause.QUEUE_UNAVAILABLE, f"cannot start the embedded SQS and S3: see {log_file}")
 
 
-def _made(endpoint_url: str) -> Emulated:
-    def client(service: str) -> Any:
-        return boto3.client(
-            service,  # type: ignore[call-overload]
-            endpoint_url=endpoint_url,
-            region_name=CREDENTIALS["AWS_DEFAULT_REGION"],
-            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        )
+def _client(service: str, endpoint_url: str) -> Any:
+    return boto3.client(
+        service,  # type: ignore[call-overload]
+        endpoint_url=endpoint_url,
+        region_name=CREDENTIALS["AWS_DEFAULT_REGION"],
+        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    )
 
-    sqs, s3, bucket = client("sqs"), client("s3"), "bulkhead-demo"
+
+def _made(endpoint_url: str) -> Emulated:
+    sqs, s3, bucket = _client("sqs", endpoint_url), _client("s3", endpoint_url), "bulkhead-demo"
     region = {"LocationConstraint": CREDENTIALS["AWS_DEFAULT_REGION"]}
     s3.create_bucket(Bucket=bucket, CreateBucketConfiguration=region)
     dead = _queue(sqs, "documents-dead", {"MessageRetentionPeriod": "1209600"})

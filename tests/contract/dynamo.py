@@ -12,7 +12,7 @@ from typing import Any
 
 from daemon import dynamodb_table
 from daemon.config import LedgerSettings
-from daemon.dynamodb_calls import Calls
+from daemon.dynamodb_calls import Calls, date_of
 from daemon.ledger_dynamodb import DynamoDbLedger
 from tests.aws import REGION
 from tests.contract.ledger_contract import HERE, T0
@@ -38,30 +38,38 @@ class ServerClock:
         self.now += timedelta(seconds=seconds)
 
 
-def settings(endpoint: str, **more: Any) -> LedgerSettings:
-    """Of the table in the server at `endpoint`."""
-    return LedgerSettings(table=TABLE, region=REGION, endpoint_url=endpoint, **more)
+def calls(
+    endpoint: str,
+    clock: Callable[[Mapping[str, Any]], datetime] = date_of,
+    *,
+    table: str = TABLE,
+    retry_for_s: float = 10.0,
+) -> Calls:
+    """To a table in the server at `endpoint`."""
+    settings = LedgerSettings(table=table, region=REGION, endpoint_url=endpoint, retry_for_s=retry_for_s)
+    return Calls(settings, server_clock=clock)
 
 
-def calls(endpoint: str, clock: Callable[[Mapping[str, Any]], datetime] | None = None) -> Calls:
-    """To that table."""
-    given = {} if clock is None else {"server_clock": clock}
-    return Calls(settings(endpoint), **given)
-
-
-def make_table(endpoint: str) -> None:
-    """The table, empty."""
-    maker = calls(endpoint)
+def make_table(endpoint: str, table: str = TABLE) -> None:
+    """The table, empty, unless it is there."""
+    maker = calls(endpoint, table=table)
     dynamodb_table.create(maker)
     maker.close()
 
 
 def ledger_at(
-    endpoint: str, server: ServerClock, *, skew_s: float = 0.0, boot_id: str = HERE.boot_id
+    endpoint: str,
+    server: ServerClock,
+    *,
+    skew_s: float = 0.0,
+    boot_id: str = HERE.boot_id,
+    keep_s: float = KEEP_S,
+    table: str = TABLE,
 ) -> DynamoDbLedger:
     """A host's ledger; its clock is `skew_s` ahead of the server's at this moment, and stands still."""
+    make_table(endpoint, table)
     clock = FakeClock(now=server.now + timedelta(seconds=skew_s))
-    return DynamoDbLedger(calls(endpoint, server), clock=clock, boot_id=boot_id, keep_s=KEEP_S)
+    return DynamoDbLedger(calls(endpoint, server, table=table), clock=clock, boot_id=boot_id, keep_s=keep_s)
 
 
 class OnTime:
