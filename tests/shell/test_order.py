@@ -39,7 +39,34 @@ from tests.fakes.ledger import MemoryLedger
 from tests.fakes.store import MemoryStore
 
 VISIBILITY_S = 60.0
-Kind = Literal["memory", "real"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where a world keeps what it has done."""
+
+    ledger: Ledger
+    store: Store
+    checkpoints: Checkpoints
+
+
+#: From a folder of the world's own, and its clock.
+Opener = Callable[[Path, FakeClock], Places]
+Kind = Literal["memory", "real"] | Opener
+
+
+def places(kind: Kind, folder: Path, clock: FakeClock) -> Places:
+    """Opened, and empty unless the folder is an earlier world's."""
+    if kind == "memory":
+        return Places(ledger=MemoryLedger(), store=MemoryStore(), checkpoints=MemoryCheckpoints())
+    if kind != "real":
+        return kind(folder, clock)
+    (folder / "store").mkdir(exist_ok=True)
+    return Places(
+        ledger=SqliteLedger.open(folder / "ledger.db"),
+        store=DirectoryStore(folder / "store"),
+        checkpoints=DirectoryCheckpoints(folder / "checkpoints"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +120,8 @@ class World:
         self.case = case
         self.queue = LocalQueue(clock=self.clock, visibility_s=VISIBILITY_S, wait_s=0.0)
         self.queue.send(case.body)
-        self.ledger: Ledger = MemoryLedger() if kind == "memory" else SqliteLedger.open(folder / "ledger.db")
-        (folder / "store").mkdir(exist_ok=True)
-        self.store: Store = MemoryStore() if kind == "memory" else DirectoryStore(folder / "store")
-        self.checkpoints: Checkpoints = (
-            MemoryCheckpoints() if kind == "memory" else DirectoryCheckpoints(folder / "checkpoints")
-        )
+        opened = places(kind, folder, self.clock)
+        self.ledger, self.store, self.checkpoints = opened.ledger, opened.store, opened.checkpoints
         self.converter = ScriptedConverter(causes=case.script, pages=case.pages, traps=case.traps)
         self.contents: dict[str, bytes] = {}
         self.puts = 0
@@ -208,11 +231,16 @@ def _cut_at(nth: int, fault: Callable[[], BaseException], *, after: bool, world:
 @pytest.mark.parametrize("case", CASES)
 def test_a_parent_that_dies_at_any_call(tmp_path: Path, case: str, after: bool, kind: Kind) -> None:  # noqa: FBT001
     """Killed at any edge call, before or after it took effect: the next parent ends every document, once."""
+    cut_everywhere(tmp_path, CASES[case], kind, after=after)
+
+
+def cut_everywhere(tmp_path: Path, case: Case, kind: Kind, *, after: bool) -> None:
+    """Cut a first life at its n-th call, for every n, and hold the promise each time."""
     calls = []
     for nth in range(1, 60):
         folder = tmp_path / str(nth)
         folder.mkdir()
-        world = World(kind, folder, CASES[case])
+        world = World(kind, folder, case)
         countdown = _cut_at(nth, DiedError, after=after, world=world)
         world.check()
         world.ledger.close()
@@ -222,7 +250,7 @@ def test_a_parent_that_dies_at_any_call(tmp_path: Path, case: str, after: bool, 
     else:
         pytest.fail("a life has fewer than 60 edge calls")
     last = ["queue.dead_letter", "ledger.settle", "checkpoints.drop", "queue.delete"]
-    if CASES[case].ends != {next(iter(CASES[case].ends)): ResultStatus.FAILED}:
+    if case.ends != {next(iter(case.ends)): ResultStatus.FAILED}:
         last = ["store.put", "ledger.settle", "checkpoints.drop", "queue.delete"]
     assert calls[0] == "ledger.claim"
     assert calls[-4:] == last, "the order is the promise"

@@ -20,17 +20,18 @@ from structlog.testing import capture_logs
 from daemon.audit import AuditEdges, Finding, audit
 from daemon.errors import LeaseLostError, WorldError
 from daemon.intake import read
-from daemon.ledger_sqlite import SqliteLedger
+from daemon.ledgers import recovery_of
 from daemon.model import Cause, PageRecord, PageReport, PageState, ResultStatus
 from daemon.queue import DeadLetter
 from daemon.queue_local import LocalQueue
 from daemon.recovery import Parked
-from daemon.recovery_sqlite import SqliteRecovery
 from daemon.sweep import HIDDEN_S, Sweep, SweepEdges, SweepRules
 from tests.fakes.edges import Countdown, DiedError
 from tests.fakes.listing import MemoryListing
-from tests.shell.test_order import VISIBILITY_S, Case, World, own
+from tests.shell.test_order import VISIBILITY_S, Case, Kind, World, own
 
+#: Replaced by `test_order_shared.py`.
+KIND: Kind = "real"
 NOBODY = Countdown(0, DiedError, after=False)
 RULES = SweepRules(max_reclaims=3, reclaim_delay_s=60, build="build 1")
 KILLER = Case(
@@ -48,9 +49,8 @@ class Swept:
     """A world with a real ledger, and sweeps of it."""
 
     def __init__(self, folder: Path, case: Case) -> None:
-        self.world = World("real", folder, case)
-        assert isinstance(self.world.ledger, SqliteLedger)
-        self.recovery = SqliteRecovery(self.world.ledger)
+        self.world = World(KIND, folder, case)
+        self.recovery = recovery_of(self.world.ledger)
         self.alerts = 0
         self.listings: list[MemoryListing] = []
 
