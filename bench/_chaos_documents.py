@@ -119,8 +119,8 @@ def _tiny(kind: Kind, index: int, drawn: random.Random, bucket: str) -> Sent:
 
 def _pages(kind: Kind, drawn: random.Random) -> Iterator[str]:
     """The lines behind the first: what the fake engine does on each page."""
-    for page in range(1, drawn.randint(2, 5)):
-        yield f"wait {drawn.uniform(0.01, 0.3):.3f}" if drawn.random() < 0.7 else f"text of page {page + 1}"
+    for page in range(1, drawn.randint(2, 8)):
+        yield f"wait {drawn.uniform(0.02, 0.4):.3f}" if drawn.random() < 0.7 else f"text of page {page + 1}"
     if kind is Kind.POISON:
         yield "half-abort"
     if kind is Kind.ENCRYPTED:

@@ -49,7 +49,9 @@ def state_dir(disk: Disk, name: str) -> Path:
     return folder
 
 
-def environment(aws: Emulated, url: str, work: Path, *, engine: Literal["fake", "real"], state: Path) -> dict[str, str]:
+def environment(
+    aws: Emulated, url: str, work: Path, *, engine: Literal["fake", "real"], state: Path, reclaims: int
+) -> dict[str, str]:
     """The environment of a daemon, or of a command, that reaches the embedded AWS through `url`."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("BULKHEAD_", "AWS_"))}
     clean.pop("CREDENTIALS_DIRECTORY", None)
@@ -68,6 +70,8 @@ def environment(aws: Emulated, url: str, work: Path, *, engine: Literal["fake", 
         "CHILD__STALL_S": "3" if engine == "fake" else "60",
         "CHILD__MEMORY_BYTES": str((512 if engine == "fake" else 4096) * 2**20),
         "RETRY__MAX_ATTEMPTS": str(MAX_ATTEMPTS),
+        "RETRY__MAX_PAGE_CRASHES": "6",
+        "RETRY__MAX_RECLAIMS": str(reclaims),
         "RETRY__RELEASE_DELAY_S": "0.5",
         "RETRY__RECLAIM_DELAY_S": "1",
         "LOG__FORMAT": "json",

@@ -21,7 +21,7 @@ from bench import _chaos_judge as judges
 from bench._chaos_documents import Sent, real, tiny
 from bench._chaos_hosts import NOT_RESTARTED
 from bench._chaos_places import MAX_ATTEMPTS
-from bench._chaos_scene import RESULTS, SWEEP_EVERY_S, Plan, Scene, scene_of
+from bench._chaos_scene import RESULTS, Plan, Scene, scene_of
 from bench._chaos_trouble import KILLS
 from daemon import samples
 from daemon.config import load
@@ -32,6 +32,8 @@ from daemon.sandbox import adopt_orphans, own_children
 _QUIET_S = 300.0
 #: The share of the storm within which all documents are sent.
 _SENDING = 0.8
+#: Sweeps that must have begun and ended while the queues were empty; the one that is at it does not count.
+_LAST_SWEEPS = 2
 _DEPTHS = ("", "NotVisible", "Delayed")
 #: How long an orphan may take to end after its parent: the kernel kills it at once, on a busy machine.
 _ORPHANS_S = 10.0
@@ -94,13 +96,18 @@ def _storm(plan: Plan, scene: Scene, sent: Sequence[Sent], tell: Callable[[str],
 
 
 def _settled(scene: Scene) -> bool:
-    """Wait until both queues are empty, twice in a row, since a sweep may be about to send; whether they are."""
-    deadline, empty = time.monotonic() + _QUIET_S, 0
+    """Wait until both queues stay empty while two whole sweeps look for more; whether that came about."""
+    scene.sweeps.hurry()
+    deadline, sweeps = time.monotonic() + _QUIET_S, None
     while time.monotonic() < deadline:
-        empty = empty + 1 if not sum(_depths(scene.aws).values()) else 0
-        if empty > 2 * SWEEP_EVERY_S:
+        done = scene.sweeps.done[0]
+        if sum(_depths(scene.aws).values()):
+            sweeps = None
+        elif sweeps is None:
+            sweeps = done
+        elif done > sweeps + _LAST_SWEEPS:
             return True
-        threading.Event().wait(1.0)
+        threading.Event().wait(0.25)
     return False
 
 
@@ -115,7 +122,7 @@ def _depths(aws: Emulated) -> dict[str, int]:
 
 def _stopped(scene: Scene) -> dict[str, list[str]]:
     """End the daemons as an operator would; what they had open, and what they leave behind."""
-    scene.sweeps.stopping.set()
+    scene.sweeps.stop()
     found: dict[str, list[str]] = {"descriptors": [], "statuses": []}
     for host in scene.hosts:
         if host.pid is not None and len(held := judges.descriptors(host.pid)) > judges.IDLE_DESCRIPTORS:

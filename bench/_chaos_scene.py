@@ -45,6 +45,8 @@ class Plan:
     skew_s: float
     #: Waits that the queue or the daemon would make longer are cut to this; see `_chaos_proxy.py`.
     longest_wait_s: int
+    #: How often what failed comes back before it is parked.
+    reclaims: int
     seed: int
 
 
@@ -80,7 +82,7 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
         )
         stack.callback(proxy.close)
         operator = state_dir(disk, "operator")
-        env = environment(aws, proxy.url, work, engine=plan.engine, state=operator)
+        env = environment(aws, proxy.url, work, engine=plan.engine, state=operator, reclaims=plan.reclaims)
         sweeps = Sweeps(env=env, log=work / "sweep.log", every_s=SWEEP_EVERY_S)
         hosts = [
             stack.enter_context(_host(f"host-{number}", plan, disk, work, env)) for number in range(1, plan.parents + 1)
@@ -89,7 +91,7 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
         sweeping = threading.Thread(target=sweeps.run, name="sweeps")
         sweeping.start()
         stack.callback(sweeping.join)
-        stack.callback(sweeps.stopping.set)
+        stack.callback(sweeps.stop)
         trouble = Trouble(
             hosts,
             sweeps=sweeps,
@@ -100,7 +102,7 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
             skew_s=plan.skew_s,
             seed=plan.seed,
         )
-        quiet_env = environment(aws, aws.endpoint_url, work, engine=plan.engine, state=operator)
+        quiet_env = environment(aws, aws.endpoint_url, work, engine=plan.engine, state=operator, reclaims=plan.reclaims)
         yield Scene(
             aws=aws,
             disk=disk,

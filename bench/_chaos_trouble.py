@@ -78,12 +78,15 @@ class Sweeps:
     every_s: float
     done: Counter[int] = field(default_factory=Counter)
     stopping: threading.Event = field(default_factory=threading.Event)
+    #: Ends the wait for the next one.
+    _next: threading.Event = field(default_factory=threading.Event)
     process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
         """Until told to stop."""
         with self.log.open("ab") as output:
-            while not self.stopping.wait(self.every_s):
+            while not self.stopping.is_set():
+                self._next.wait(self.every_s)
                 self.process = subprocess.Popen(
                     [sys.executable, "-m", "daemon", "sweep", "--json"],
                     stdin=subprocess.DEVNULL,
@@ -97,6 +100,15 @@ class Sweeps:
                     self.process.kill()
                     self.process.wait()
                     self.done[-signal.SIGALRM] += 1
+
+    def hurry(self) -> None:
+        """One right after the other from now on."""
+        self._next.set()
+
+    def stop(self) -> None:
+        """No more after the next one; returns at once."""
+        self.stopping.set()
+        self._next.set()
 
     def kill(self) -> bool:
         """SIGKILL to the one that runs; False when none does."""
@@ -135,6 +147,8 @@ class Trouble:
         self._skew_s = skew_s
         self._random = random.Random(seed)  # noqa: S311 - seeded randomness is the point
         self._stop = threading.Event()
+        #: What ends by itself after a while, or at once when we stop.
+        self._lasting: list[threading.Thread] = []
         self.done: Counter[str] = Counter()
         self._actions: Mapping[str, Callable[[Host], bool]] = {
             "child": self._kill_a_child,
@@ -157,6 +171,8 @@ class Trouble:
         """No more trouble; what was begun is ended."""
         self._stop.set()
         self._thread.join()
+        for thread in self._lasting:
+            thread.join()
 
     def _run(self) -> None:
         while not self._stop.wait(self._random.expovariate(1 / self._mean_s)):
@@ -181,12 +197,18 @@ class Trouble:
         if not host.send(signal.SIGSTOP):
             return False
 
-        def go_on() -> None:
-            self._stop.wait(self._random.uniform(*_PAUSE_S))
-            host.send(signal.SIGCONT)
-
-        threading.Thread(target=go_on, name="pause").start()
+        self._later(self._random.uniform(*_PAUSE_S), lambda: host.send(signal.SIGCONT))
         return True
+
+    def _later(self, after_s: float, end: Callable[[], object]) -> None:
+        """Let something last for a while, beside everything else; `end` ends it, whatever happens."""
+
+        def last() -> None:
+            self._stop.wait(after_s)
+            end()
+
+        self._lasting.append(threading.Thread(target=last, name="lasting"))
+        self._lasting[-1].start()
 
     def _move_clock(self, host: Host) -> bool:
         host.move_clock(self._random.choice([0.0, 1.0, -1.0]) * self._random.uniform(0.0, self._skew_s))
@@ -196,10 +218,7 @@ class Trouble:
         if self._disk.reason:
             return False
         self._disk.fill()
-        try:
-            self._stop.wait(self._random.uniform(*_FULL_S))
-        finally:
-            self._disk.free()
+        self._later(self._random.uniform(*_FULL_S), self._disk.free)
         return True
 
     def _outage(self, _host: Host) -> bool:

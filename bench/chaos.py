@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=float, default=0.05, help="share of requests that are hit")
     parser.add_argument("--skew", type=float, default=600.0, help="how far clocks move, in seconds")
     parser.add_argument("--longest-wait", type=int, default=15, help="longer waits in the queue are cut, in seconds")
+    parser.add_argument("--reclaims", type=int, default=3, help="returns to the queue before a document is parked")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a new folder for the logs; removed with the rest if unset")
     options = parser.parse_args(argv)
@@ -50,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         faults=options.faults,
         skew_s=options.skew,
         longest_wait_s=options.longest_wait,
+        reclaims=options.reclaims,
         seed=options.seed,
     )
     errors = Console(stderr=True)
