@@ -12,16 +12,28 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from bench._chaos_trouble import Disk
-from daemon.emulator import Emulated
+from daemon.emulator import CREDENTIALS, Emulated
 
+LedgerKind = Literal["sqlite", "dynamodb"]
 #: Room for ledger, spooled documents and scratch, several times over.
 _DISK_MIB: Mapping[str, int] = {"fake": 64, "real": 512}
 #: Counted attempts of one document; what the judge holds the ledger against.
 MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What of a run's plan its settings depend on."""
+
+    engine: Literal["fake", "real"]
+    ledger: LedgerKind
+    #: How often what failed comes back before it is parked.
+    reclaims: int
 
 
 @contextmanager
@@ -39,19 +51,18 @@ def small_disk(path: Path, *, engine: str) -> Iterator[Disk]:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def state_dir(disk: Disk, name: str) -> Path:
-    """A host's own folder, with a link to the ledger of all."""
-    shared = disk.path / "ledger"
-    shared.mkdir(exist_ok=True)
+def state_dir(disk: Disk, name: str, *, ledger: LedgerKind) -> Path:
+    """A host's own folder; where the ledger is a file, with a link to the one of all."""
     folder = disk.path / name
     folder.mkdir()
-    (folder / "ledger.db").symlink_to(shared / "ledger.db")
+    if ledger == "sqlite":
+        shared = disk.path / "ledger"
+        shared.mkdir(exist_ok=True)
+        (folder / "ledger.db").symlink_to(shared / "ledger.db")
     return folder
 
 
-def environment(
-    aws: Emulated, url: str, work: Path, *, engine: Literal["fake", "real"], state: Path, reclaims: int
-) -> dict[str, str]:
+def environment(aws: Emulated, url: str, work: Path, *, ask: Asked, state: Path) -> dict[str, str]:
     """The environment of a daemon, or of a command, that reaches the embedded AWS through `url`."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("BULKHEAD_", "AWS_"))}
     clean.pop("CREDENTIALS_DIRECTORY", None)
@@ -67,14 +78,17 @@ def environment(
         "QUEUE__VISIBILITY_S": "10",
         "QUEUE__RETRY_FOR_S": "4",
         "STORE__CHECKPOINTS_URL": f"s3://{aws.bucket}/checkpoints",
-        "CHILD__STALL_S": "3" if engine == "fake" else "60",
-        "CHILD__MEMORY_BYTES": str((512 if engine == "fake" else 4096) * 2**20),
+        "CHILD__STALL_S": "3" if ask.engine == "fake" else "60",
+        "CHILD__MEMORY_BYTES": str((512 if ask.engine == "fake" else 4096) * 2**20),
         "RETRY__MAX_ATTEMPTS": str(MAX_ATTEMPTS),
         "RETRY__MAX_PAGE_CRASHES": "6",
-        "RETRY__MAX_RECLAIMS": str(reclaims),
+        "RETRY__MAX_RECLAIMS": str(ask.reclaims),
         "RETRY__RELEASE_DELAY_S": "0.5",
         "RETRY__RECLAIM_DELAY_S": "1",
         "LOG__FORMAT": "json",
     }
+    if ask.ledger == "dynamodb":
+        own |= {"LEDGER__TABLE": "bulkhead-chaos", "LEDGER__REGION": CREDENTIALS["AWS_DEFAULT_REGION"]}
+        own |= {"LEDGER__ENDPOINT_URL": url, "LEDGER__RETRY_FOR_S": "4"}
     settings = {name: value.replace(aws.endpoint_url, url) for name, value in aws.settings().items()}
     return clean | settings | {f"BULKHEAD_{name}": value for name, value in own.items()}

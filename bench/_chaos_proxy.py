@@ -25,7 +25,7 @@ from daemon.intake import read
 
 #: Of one connection or exchange; a net, the embedded AWS answers in milliseconds.
 _TIMEOUT_S = 60.0
-_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"})
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
 _WAITS = ("VisibilityTimeout", "DelaySeconds")
 
 

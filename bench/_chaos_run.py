@@ -25,11 +25,11 @@ from bench._chaos_scene import RESULTS, Plan, Scene, scene_of
 from bench._chaos_trouble import KILLS
 from daemon import samples
 from daemon.config import load
-from daemon.emulator import Emulated
+from daemon.emulator import CREDENTIALS, Emulated
 from daemon.sandbox import adopt_orphans, own_children
 
 #: How long the rest of the work may take once calm has returned; a net.
-_QUIET_S = 300.0
+_QUIET_S, _QUIET_PER_DOCUMENT_S = 300.0, 2.0
 #: The share of the storm within which all documents are sent.
 _SENDING = 0.8
 #: Sweeps that must have begun and ended while the queues were empty; the one that is at it does not count.
@@ -47,7 +47,7 @@ def run(plan: Plan, work: Path, *, tell: Callable[[str], None]) -> dict[str, obj
         sent = _documents(plan, scene.aws, work)
         storm_s = _storm(plan, scene, sent, tell)
         tell("calm; waiting until nothing is left to do")
-        quiet = _settled(scene)
+        quiet = _settled(scene, len(sent))
         leftovers = _stopped(scene)
         figures = _judged(scene, sent, quiet=quiet)
     leftovers["processes"] = _orphans()
@@ -95,10 +95,10 @@ def _storm(plan: Plan, scene: Scene, sent: Sequence[Sent], tell: Callable[[str],
     return time.monotonic() - begun
 
 
-def _settled(scene: Scene) -> bool:
+def _settled(scene: Scene, documents: int) -> bool:
     """Wait until both queues stay empty while two whole sweeps look for more; whether that came about."""
     scene.sweeps.hurry()
-    deadline, sweeps = time.monotonic() + _QUIET_S, None
+    deadline, sweeps = time.monotonic() + _QUIET_S + documents * _QUIET_PER_DOCUMENT_S, None
     while time.monotonic() < deadline:
         done = scene.sweeps.done[0]
         if sum(_depths(scene.aws).values()):
@@ -149,6 +149,7 @@ def _judged(scene: Scene, sent: Sequence[Sent], *, quiet: bool) -> dict[str, obj
     findings = _audited(scene)
     store = judges.Store(scene.aws.s3, scene.aws.bucket, RESULTS)
     settings = load(environ=scene.quiet_env)
+    os.environ.update(CREDENTIALS)  # of the embedded AWS, for what is read in this process
     judged = judges.judge(sent, store=store, record=scene.record, settings=settings, max_attempts=MAX_ATTEMPTS)
     named = {name: value for name, value in asdict(judged).items() if isinstance(value, list)}
     ends: Counter[int] = sum((host.ends for host in scene.hosts), Counter())

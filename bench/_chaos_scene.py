@@ -6,17 +6,18 @@ has been ready once.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from bench._chaos_faults import Faults, Service
 from bench._chaos_hosts import Host
-from bench._chaos_places import environment, small_disk, state_dir
+from bench._chaos_places import Asked, environment, small_disk, state_dir
 from bench._chaos_proxy import Proxy, Record
 from bench._chaos_trouble import Disk, Sweeps, Trouble
 from daemon.emulator import Emulated, emulated
@@ -30,10 +31,9 @@ _READY_S = 240.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Asked):
     """What is asked for."""
 
-    engine: Literal["fake", "real"]
     documents: int
     parents: int
     #: How long things go wrong.
@@ -45,8 +45,6 @@ class Plan:
     skew_s: float
     #: Waits that the queue or the daemon would make longer are cut to this; see `_chaos_proxy.py`.
     longest_wait_s: int
-    #: How often what failed comes back before it is parked.
-    reclaims: int
     seed: int
 
 
@@ -81,8 +79,12 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
             longest_s=plan.longest_wait_s,
         )
         stack.callback(proxy.close)
-        operator = state_dir(disk, "operator")
-        env = environment(aws, proxy.url, work, engine=plan.engine, state=operator, reclaims=plan.reclaims)
+        operator = state_dir(disk, "operator", ledger=plan.ledger)
+        quiet_env = environment(aws, aws.endpoint_url, work, ask=plan, state=operator)
+        if plan.ledger == "dynamodb":
+            create = [sys.executable, "-m", "daemon", "ledger", "create"]
+            subprocess.run(create, env=quiet_env, capture_output=True, check=True)
+        env = environment(aws, proxy.url, work, ask=plan, state=operator)
         sweeps = Sweeps(env=env, log=work / "sweep.log", every_s=SWEEP_EVERY_S)
         hosts = [
             stack.enter_context(_host(f"host-{number}", plan, disk, work, env)) for number in range(1, plan.parents + 1)
@@ -97,12 +99,11 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
             sweeps=sweeps,
             faults=faults,
             disk=disk,
-            services=[Service.SQS, Service.S3],
+            services=[Service.SQS, Service.S3, *([Service.DYNAMODB] if plan.ledger == "dynamodb" else [])],
             per_minute=plan.troubles_per_minute,
             skew_s=plan.skew_s,
             seed=plan.seed,
         )
-        quiet_env = environment(aws, aws.endpoint_url, work, engine=plan.engine, state=operator, reclaims=plan.reclaims)
         yield Scene(
             aws=aws,
             disk=disk,
@@ -118,7 +119,7 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
 @contextmanager
 def _host(name: str, plan: Plan, disk: Disk, work: Path, env: dict[str, str]) -> Iterator[Host]:
     """A host that has ended afterwards."""
-    state = state_dir(disk, name)
+    state = state_dir(disk, name, ledger=plan.ledger)
     host = Host(name, engine=plan.engine, state=state, work=work, env=env, seed=f"{plan.seed} {name}")
     try:
         yield host

@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--engine", choices=["fake", "real"], default="fake", help="tiny documents, or real ones")
+    parser.add_argument("--ledger", choices=["sqlite", "dynamodb"], default="sqlite")
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--parents", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=240.0, help="how long things go wrong; then calm")
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     plan = Plan(
         engine=options.engine,
+        ledger=options.ledger,
         documents=options.documents,
         parents=options.parents,
         storm_s=options.seconds,
