@@ -43,6 +43,8 @@ class Host:
         self._stop = threading.Event()
         self._calm = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
+        #: Length of the log when this life began.
+        self._born_at = 0
         #: How its lives ended: exit statuses, negative for a signal.
         self.ends: Counter[int] = Counter()
         self.move_clock(0.0)
@@ -62,8 +64,12 @@ class Host:
         new.replace(self._clock)
 
     def is_ready(self) -> bool:
-        """Whether it has ever received."""
-        return b'"daemon.ready"' in self.log.read_bytes() if self.log.exists() else False
+        """Whether this life has got as far as to receive."""
+        if not self.log.exists():
+            return False
+        with self.log.open("rb") as log:
+            log.seek(self._born_at)
+            return b'"daemon.ready"' in log.read()
 
     def calm(self) -> None:
         """From the next life on, no life is drawn to end early."""
@@ -99,6 +105,7 @@ class Host:
     def _keep(self) -> None:
         with self.log.open("ab") as output:
             while not self._stop.is_set():
+                self._born_at = output.tell()
                 self._process = subprocess.Popen(
                     [*self._command, "--clock", str(self._clock)],
                     stdin=subprocess.DEVNULL,

@@ -35,6 +35,9 @@ _WEIGHTS: Mapping[str, int] = {
     "outage": 3,
 }
 KILLS = ("child", "zygote", "parent", "sweep")
+#: Mostly done to hosts that are at work: on a slow machine none would come to it otherwise. The rest hits starts too.
+_OF_A_LIFE = frozenset({"zygote", "parent", "stop", "pause"})
+_EARLY_SHARE = 0.2
 #: Longer than the shortest lease, so that others take over what the paused one still works on.
 _PAUSE_S = (1.0, 14.0)
 _OUTAGE_S = (0.5, 5.0)
@@ -178,7 +181,8 @@ class Trouble:
         while not self._stop.wait(self._random.expovariate(1 / self._mean_s)):
             (what,) = self._random.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))
             host = self._random.choice(self._hosts)
-            if self._actions[what](host):
+            early = what not in _OF_A_LIFE or self._random.random() < _EARLY_SHARE
+            if (early or host.is_ready()) and self._actions[what](host):
                 self.done[what] += 1
 
     def _kill_a_child(self, _host: Host) -> bool:
