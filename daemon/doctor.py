@@ -10,30 +10,22 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
-from daemon import cgroup_find
+from daemon import cgroup_find, doctor_host
 from daemon.children import Children
 from daemon.clock import SystemClock
 from daemon.config import Settings
+from daemon.doctor_host import Found, Verdict
 from daemon.errors import BulkheadError, EngineError, ExitStatus, OperatorError
 from daemon.ledgers import open_to_look, place
 from daemon.proof import convert_canary
+from daemon.sqs_rights import Rights
 from daemon.store import open_store
 from daemon.wiring import failpoint, open_queue, sizing_of
 
-
-class Verdict(StrEnum):
-    """What a check came to."""
-
-    GOOD = "good"
-    #: It would work, and something about it will hurt one day.
-    WARNING = "warning"
-    #: It would not work.
-    BAD = "bad"
-    #: Not checked: a setting is missing.
-    SKIPPED = "skipped"
+#: SigV4 allows 5 minutes; the date in an answer is cut to seconds and has travelled.
+_SKEW_BAD_S, _SKEW_WARNING_S = 240.0, 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +42,17 @@ class Finding:
 def examine(settings: Settings) -> Iterator[Finding]:
     """Every finding, in the order in which the daemon would meet them."""
     yield from _checked("failpoints", lambda: _failpoints(settings))
+    yield from _checked("unit", doctor_host.unit)
     yield from _checked("sizing", lambda: _sizing(settings))
+    yield from _checked("limits", lambda: doctor_host.limits(workers=sizing_of(settings).workers))
+    yield from _checked("locale", doctor_host.text)
     yield from _checked("state", lambda: _state(settings))
+    yield from _checked("disk", lambda: doctor_host.disk(settings, workers=sizing_of(settings).workers))
     yield from _checked("engine", lambda: _engine(settings))
     if settings.queue.url:
         yield from _checked("queue", lambda: _queue(settings))
+        yield from _checked("rights", lambda: _rights(settings))
+        yield from _checked("clock", lambda: _clock(settings))
     else:
         yield Finding(check="queue", verdict=Verdict.SKIPPED, detail="queue.url is not set")
     if settings.store.url:
@@ -63,7 +61,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield Finding(check="store", verdict=Verdict.SKIPPED, detail="store.url is not set")
 
 
-def _checked(check: str, findings: Callable[[], Iterator[tuple[Verdict, str]]]) -> Iterator[Finding]:
+def _checked(check: str, findings: Callable[[], Found]) -> Iterator[Finding]:
     """The findings of one check; an error is its last one."""
     try:
         for verdict, detail in findings():
@@ -78,7 +76,7 @@ def _checked(check: str, findings: Callable[[], Iterator[tuple[Verdict, str]]]) 
         yield Finding(check=check, verdict=Verdict.BAD, detail=detail, status=ExitStatus.CONFIGURATION)
 
 
-def _failpoints(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+def _failpoints(settings: Settings) -> Found:
     failpoint(settings)
     if settings.allow_failpoints:
         yield Verdict.WARNING, f"failpoints are allowed ({settings.failpoints or 'none set'}): this is a drill"
@@ -86,7 +84,7 @@ def _failpoints(settings: Settings) -> Iterator[tuple[Verdict, str]]:
         yield Verdict.GOOD, "failpoints are off"
 
 
-def _sizing(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+def _sizing(settings: Settings) -> Found:
     sizing = sizing_of(settings)
     gib = sizing.memory_bytes_per_child / 2**30
     yield Verdict.GOOD, f"{sizing.workers} workers of {sizing.threads} thread(s), {gib:.1f} GiB for each child"
@@ -99,7 +97,7 @@ def _sizing(settings: Settings) -> Iterator[tuple[Verdict, str]]:
         yield Verdict.GOOD, f"RLIMIT_DATA and samples hold each child to that; no cgroup here: {place.reason}"
 
 
-def _state(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+def _state(settings: Settings) -> Found:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     ledger, behind = open_to_look(settings)
     try:
@@ -113,7 +111,7 @@ def _state(settings: Settings) -> Iterator[tuple[Verdict, str]]:
         yield Verdict.WARNING, "the ledger was written by a newer version, and still lets this one use it"
 
 
-def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+def _engine(settings: Settings) -> Found:
     """The declared engine, warm, and the canary through a real child."""
     clock = SystemClock()
     sizing = sizing_of(settings)
@@ -136,7 +134,7 @@ def _engine(settings: Settings) -> Iterator[tuple[Verdict, str]]:
     yield Verdict.GOOD, f"{proof.detail}, in a child of its own"
 
 
-def _queue(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+def _queue(settings: Settings) -> Found:
     queue = open_queue(settings)
     try:
         depth = queue.depth()
@@ -147,6 +145,41 @@ def _queue(settings: Settings) -> Iterator[tuple[Verdict, str]]:
         queue.close()
 
 
-def _store(settings: Settings) -> Iterator[tuple[Verdict, str]]:
+def _rights(settings: Settings) -> Found:
+    """What this host may do with the queues; the store's probe shows what it may do there."""
+    queue, rights = open_queue(settings), Rights(settings.queue, clock=SystemClock())
+    try:
+        depth = queue.depth()
+        missing = list(rights.missing(empty=not depth["visible"]))
+    finally:
+        queue.close()
+        rights.close()
+    for sentence in missing:
+        yield Verdict.BAD, sentence
+    if not missing:
+        yield Verdict.GOOD, "messages of both queues may be extended and deleted"
+    if depth["visible"]:
+        yield Verdict.SKIPPED, "sqs:ReceiveMessage was not tried: the queue holds messages, and each try counts for one"
+    yield Verdict.SKIPPED, "sqs:SendMessage to the dead-letter queue was not tried: it would leave a message there"
+
+
+def _clock(settings: Settings) -> Found:
+    """AWS refuses requests whose clock is five minutes off; leases are only as good as the hosts' clocks."""
+    rights = Rights(settings.queue, clock=SystemClock())
+    try:
+        skew_s = rights.skew_s()
+    finally:
+        rights.close()
+    if skew_s is None:
+        yield Verdict.SKIPPED, "the queue's answers bear no date"
+    elif abs(skew_s) > _SKEW_BAD_S:
+        yield Verdict.BAD, f"this host's clock is {skew_s:+.0f} s off: AWS refuses its requests; let NTP set it"
+    elif abs(skew_s) > _SKEW_WARNING_S:
+        yield Verdict.WARNING, f"this host's clock is {skew_s:+.0f} s off; is NTP running?"
+    else:
+        yield Verdict.GOOD, f"within {_SKEW_WARNING_S:.0f} s of the queue's"
+
+
+def _store(settings: Settings) -> Found:
     open_store(settings.store).check()
     yield Verdict.GOOD, f"{settings.store.url} can be written"

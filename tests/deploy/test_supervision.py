@@ -6,6 +6,7 @@ what is a promise about time, and that is told on the daemon's own clock, less w
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.installed import UNIT, Installed, installed, why_not
+from tests.deploy.installed import NET_S, UNIT, Installed, installed, why_not
 
 pytestmark = pytest.mark.deploy
 
@@ -206,3 +207,33 @@ def test_secrets_are_in_no_environment(service: Installed) -> None:
         assert b"NOTIFY_SOCKET" not in environment or pid == main
     kept = service.lab.run(["stat", "-c", "%U %a", "/etc/bulkhead/credentials/aws", "/var/lib/bulkhead/ledger.db"])
     assert kept.stdout == "root 600\nbulkhead 600\n"
+
+
+def by_hand(service: Installed, *arguments: str) -> list[dict[str, str]]:
+    """What a command prints that is run as docs/operating.md says: as the daemon's user, with its secrets."""
+    name = "bulkhead-by-hand"
+    keys = f"AWS_SHARED_CREDENTIALS_FILE=/run/credentials/{name}.service/aws"
+    given = ["User=bulkhead", "StateDirectory=bulkhead", "LoadCredential=aws:/etc/bulkhead/credentials/aws"]
+    unit = ["systemd-run", "--pipe", "--wait", "--quiet", f"--unit={name}", *(f"--property={each}" for each in given)]
+    command = [*unit, f"--setenv={keys}", "/opt/bulkhead/current/bin/bulkhead", *arguments]
+    return [json.loads(line) for line in service.lab.run(command, timeout_s=NET_S).stdout.splitlines()]
+
+
+def test_the_doctor_on_a_real_host(service: Installed) -> None:
+    """Units, rights, clock, disk, engine: nothing that is bad, and a drop-in that takes something away is told."""
+    service.configure(drop_in="KillMode=process\n")
+    found = by_hand(service, "doctor", "--json")
+    assert {line["check"] for line in found} >= {
+        "unit",
+        "limits",
+        "disk",
+        "rights",
+        "clock",
+        "locale",
+        "engine",
+        "store",
+    }
+    assert not [line for line in found if line["verdict"] == "bad"]
+    warned = " ".join(line["detail"] for line in found if line["verdict"] == "warning" and line["check"] == "unit")
+    assert "KillMode is process instead of mixed" in warned
+    assert "bulkhead-sweep.timer is not active" in warned
