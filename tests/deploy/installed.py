@@ -132,7 +132,7 @@ def installed(folder: Path, *, memory_limits: bool = False) -> Iterator[Installe
     """A lab on which everything is installed and nothing is started; `folder` holds the emulator's log."""
     binds = {REPOSITORY: "/opt/bulkhead/bound/tree"}
     packages = [Path(entry) for entry in sys.path if entry.endswith("site-packages")]
-    binds |= {path: f"/opt/bulkhead/bound/packages-{number}" for number, path in enumerate(packages)}
+    binds |= {path: f"/opt/bulkhead/bound/{number}/site-packages" for number, path in enumerate(packages)}
     with emulated(folder / "emulator.log") as aws, Lab(binds=binds, memory_limits=memory_limits) as lab:
         _install(lab, list(binds.values()))
         daemon = Installed(lab=lab, aws=aws)

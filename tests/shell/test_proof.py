@@ -56,7 +56,7 @@ def prove(child: OneChild, *, failpoints: str = "") -> tuple[bool, str]:
 def test_its_words_come_back() -> None:
     """From both pages, whatever the engine does to case and to the spaces between words."""
     child = OneChild(markdown=f"# {CANARY_TEXT.upper()}\n{CANARY_PAINTED.replace(' ', '')}")
-    assert prove(child) == (True, "the canary's 2 pages converted in 0.00 s")
+    assert prove(child) == (True, "the canary's 2 page(s) converted in 0.00 s")
     assert child.given == canary_pdf()
     assert (child.jobs[0].document_id, child.jobs[0].attempt) == ("canary", 7)
 
@@ -103,3 +103,12 @@ def test_a_drill_on_documents_is_none_on_the_host() -> None:
     child = OneChild()
     prove(child, failpoints="child.page=segv;child.start@doc=can*=segv;child.ocr@page=1=abort")
     assert child.jobs[0].failpoints == "child.start@doc=can*=segv"
+
+
+def test_a_start_proves_the_letters_alone() -> None:
+    """A restart has no time for OCR; the picture is not asked for, and a wrong letter still counts."""
+    child = OneChild(markdown=CANARY_TEXT)
+    proof = convert_canary(child, clock=FakeClock(), timeout_s=60, painted=False)
+    assert (proof.passed, proof.detail) == (True, "the canary's 1 page(s) converted in 0.00 s")
+    assert child.given == canary_pdf(painted=False)
+    assert not convert_canary(OneChild(markdown="?"), clock=FakeClock(), timeout_s=60, painted=False).passed
