@@ -44,6 +44,7 @@ from daemon.model import (
     Settled,
 )
 from daemon.suspicion import TROUBLE
+from daemon.turns import Turn
 
 log = structlog.get_logger()
 
@@ -79,6 +80,17 @@ def outage_of(error: OperatorError | OSError) -> NotNowError:
             return NotNowError(Cause.DISK_FULL if full else Cause.ZYGOTE_DIED, detail)
 
 
+def raise_if_stopped(held: InHand) -> None:
+    """Raise what becomes of a delivery whose switch was pulled."""
+    match held.switch.reason:
+        case None:
+            return
+        case KillReason.LEASE_LOST:
+            raise LeaseLostError("cannot go on: the lease was lost")
+        case reason:
+            raise NotNowError(Cause.DRAINED, f"stopped on purpose: {reason}", delay_s=0.0)
+
+
 class Work:
     """One attempt at one document, marked already; carries it out once."""
 
@@ -92,6 +104,7 @@ class Work:
         attempt: Attempt,
         history: Sequence[Attempt],
         body: str,
+        turn: Turn,
     ) -> None:
         self.edges = edges
         self.limits = limits
@@ -100,6 +113,8 @@ class Work:
         self.attempt = attempt
         self.history = history
         self.body = body
+        #: Ended as soon as no child will be needed: the next document need not wait for the store.
+        self.turn = turn
         self.outcomes: list[Outcome] = []
         #: Failures of earlier attempts that count; once the bytes are here, only those of the same bytes.
         self.carried = carried_over(history)
@@ -155,6 +170,7 @@ class Work:
             started += self._convert(step.plan, started)
             step = self._next()
             self._answer_for_host(step)
+        self.turn.end()
         if isinstance(step, Complete):
             assert self.conversion is not None, "only a conversion is complete"
             outcomes = (*self.carried, *self.outcomes)
@@ -185,7 +201,7 @@ class Work:
             self._record(Outcome(cause=error.cause, detail=error.detail))
             return self._next()
         except WorldError:
-            self._raise_if_stopped()
+            raise_if_stopped(self.held)
             raise
         log.info(
             "document.fetched",
@@ -244,7 +260,7 @@ class Work:
         try:
             trust.answer(self.trouble, self.held.switch)
         except WorldError:
-            self._raise_if_stopped()
+            raise_if_stopped(self.held)
             raise
 
     def _outage(self, error: WorldError | OperatorError | OSError) -> WorldError:
@@ -255,15 +271,6 @@ class Work:
         outage = error if isinstance(error, WorldError) else outage_of(error)
         blame = self.trouble is not None and trust.suspended and not isinstance(outage, LeaseLostError)
         return NotNowError(Cause.POISON_HOST, outage.detail) if blame else outage
-
-    def _raise_if_stopped(self) -> None:
-        match self.held.switch.reason:
-            case None:
-                return
-            case KillReason.LEASE_LOST:
-                raise LeaseLostError("cannot go on: the lease was lost")
-            case reason:
-                raise NotNowError(Cause.DRAINED, f"stopped on purpose: {reason}", delay_s=0.0)
 
     def _give_back(self, error: WorldError) -> None:
         """End the attempt so that it is not counted; when even that fails, the lease runs out by itself.

@@ -187,6 +187,8 @@ class Settings(Section):
     """Documents converted at the same time; clamped to the CPUs that this process may use."""
     threads: Annotated[int, Field(ge=1, le=64)] = 1
     """Threads of one child's inference; workers times threads never exceeds the CPUs."""
+    ahead: Annotated[int, Field(ge=0, le=64)] = 1
+    """Messages received before a worker is free, so that none idles while a result is stored."""
     drain_s: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 8.0
     """How long documents in flight may go on after SIGTERM; then they are killed and their messages released."""
     allow_failpoints: bool = False

@@ -1,8 +1,8 @@
 """One delivered message, from its receipt to its deletion.
 
-Shell. The order is mark → fetch → convert → store → settle → delete, for each document of the message: this file
-marks and deletes, `attempt.py` does what lies between. A message is deleted only after every document in it is
-settled, and a document is settled as failed only after its dead letter is confirmed.
+Shell. The order is mark → fetch → convert → store → settle → delete, for each document of the message when its turn
+has come: this file marks and deletes, `attempt.py` does what lies between. A message is deleted only after every
+document in it is settled, and a document is settled as failed only after its dead letter is confirmed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
-from daemon.attempt import DocumentEnded, NotNowError, Work
+from daemon.attempt import DocumentEnded, NotNowError, Work, raise_if_stopped
 from daemon.edges import Edges, Limits
 from daemon.errors import DocumentError
 from daemon.heartbeat import InHand
@@ -21,6 +21,7 @@ from daemon.kept_pages import forget
 from daemon.ledger import AlreadySettled, Claimed, Held
 from daemon.model import Cause, Document, Holder
 from daemon.queue import DeadLetter as Letter
+from daemon.turns import Turn
 
 log = structlog.get_logger()
 
@@ -64,7 +65,15 @@ class Delivery:
         log.info("message.deleted", message_id=message.message_id)
 
     def _finish(self, held: InHand, document: Document, *, body: str) -> list[Letter]:
-        """End one document; what is left to dead-letter when it can have no record of its own."""
+        """End one document in its turn; what is left to dead-letter when it can have no record of its own."""
+        turn = self._edges.turns.take(held.switch)
+        if turn is None:
+            raise_if_stopped(held)
+            raise AssertionError("only a pulled switch ends the waiting")
+        with turn:
+            return self._take_on(held, document, turn, body=body)
+
+    def _take_on(self, held: InHand, document: Document, turn: Turn, *, body: str) -> list[Letter]:
         edges = self._edges
         try:
             claim = edges.ledger.claim(
@@ -91,6 +100,7 @@ class Delivery:
                     attempt=attempt,
                     history=history,
                     body=body,
+                    turn=turn,
                 )
                 with structlog.contextvars.bound_contextvars(document_id=document.id, attempt=attempt.number):
                     self._on_ended(work.carry_out(self._holder))

@@ -24,6 +24,7 @@ from daemon.pulse import Pulse
 from daemon.queue import Queue
 from daemon.store import Store
 from daemon.trust import Trust
+from daemon.turns import Turns
 
 
 class Source(Protocol):
@@ -75,6 +76,8 @@ class Edges:
     pulse: Pulse = field(default_factory=Pulse)
     #: Whether documents or this host are to blame.
     trust: Trust = field(default_factory=Trust)
+    #: How many convert at the same time.
+    turns: Turns = field(default_factory=lambda: Turns(1_000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ _PAUSING: Mapping[Cause, ErrorEvent] = {
 
 
 class Parent:
-    """Receives as many messages as there are free slots, until told to stop."""
+    """Receives as many messages as there are free slots (one a worker, and those ahead), until told to stop."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Parent:
         *,
         delivery: Delivery,
         workers: int,
+        ahead: int = 0,
         drain_s: float,
         release_delay_s: float,
         new_switch: Callable[[], KillSwitch],
@@ -78,6 +79,7 @@ class Parent:
         )
         self._stop_receiving = threading.Event()
         self._workers = workers
+        self._slots = workers + ahead
         self._in_flight: set[InHand] = set()
         self._receiving = False
         self._answered = False
@@ -97,7 +99,7 @@ class Parent:
         """Work until asked to stop; returns when nothing is in flight, or when what is does not come back."""
         self._edges.heartbeat.start()
         threading.Thread(target=self._receive_loop, name="receiver", daemon=True).start()
-        for number in range(1, self._workers + 1):
+        for number in range(1, self._slots + 1):
             threading.Thread(target=self._slot_loop, name=f"slot-{number}", daemon=True).start()
         self._edges.trust.listen(lambda: self._inbox.put(HostSuspended()))
         self._prover.start()
@@ -132,7 +134,7 @@ class Parent:
             if self._leave_deadline is None and not self._in_flight:
                 self._prover.begin()
             return
-        free = self._workers - len(self._in_flight)
+        free = self._slots - len(self._in_flight)
         ready = self._leave_deadline is None and self._clock.monotonic() >= self._paused_until
         if ready and free and not self._receiving:
             self._receiving = True
@@ -216,6 +218,9 @@ class Parent:
             self._stop_receiving.set()
             self._leave_deadline = self._clock.monotonic() + self._drain_s
             self._prover.abandon()
+            for held in self._in_flight:
+                if held.attempt is None:  # it has not begun: whoever takes it next begins at once
+                    held.stop(KillReason.DRAIN)
             attempts = [held.attempt for held in self._in_flight if held.attempt is not None]
             threading.Thread(target=self._excuse, args=(attempts,), name="excuser", daemon=True).start()
         if at_once and not self._killed:

@@ -41,6 +41,7 @@ from daemon.sqs import SqsQueue
 from daemon.store import Store
 from daemon.suspended import notes
 from daemon.trust import Court, Proof, Trust
+from daemon.turns import Turns
 
 log = structlog.get_logger()
 
@@ -157,6 +158,7 @@ def assembled(
             failpoint=failpoint(settings),
             child_failpoints=settings.failpoints if settings.allow_failpoints else "",
             pulse=pulse,
+            turns=Turns(sizing.workers),
             trust=_trust(settings, children, clock=clock, on_poisoned=on_poisoned),
         )
         yield Running(
@@ -164,6 +166,7 @@ def assembled(
                 edges,
                 delivery=Delivery(edges, limits=_limits(settings), holder=holder, on_ended=on_ended),
                 workers=sizing.workers,
+                ahead=settings.ahead,
                 drain_s=settings.drain_s,
                 release_delay_s=settings.retry.release_delay_s,
                 new_switch=KillSwitch,

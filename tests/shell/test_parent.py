@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -25,6 +25,7 @@ from daemon.model import Attempt, Cause, Holder, Message, Outcome, ResultStatus
 from daemon.parent import Parent
 from daemon.queue_local import LocalQueue
 from daemon.trust import Trust
+from daemon.turns import Turns
 from tests.fakes.checkpoints import MemoryCheckpoints
 from tests.fakes.edges import ScriptedConverter, ScriptedSource
 from tests.fakes.ledger import MemoryLedger
@@ -39,6 +40,7 @@ class Bench:
     """A parent on fakes, and everything that it can see."""
 
     workers: int = 2
+    ahead: int = 0
     drain_s: float = NET_S
     queue: LocalQueue = field(default_factory=lambda: LocalQueue(clock=SystemClock(), wait_s=0.2))
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
@@ -65,6 +67,7 @@ class Bench:
             clock=clock,
             failpoint=lambda _name, _document, _attempt: None,
             trust=self.trust,
+            turns=Turns(self.workers),
         )
         holder = Holder(host="here", boot_id="boot", invocation="now", pid=1)
         limits = Limits(
@@ -80,6 +83,7 @@ class Bench:
             edges,
             delivery=Delivery(edges, limits=limits, holder=holder, on_ended=self._on_ended),
             workers=self.workers,
+            ahead=self.ahead,
             drain_s=self.drain_s,
             release_delay_s=0.0,
             new_switch=KillSwitch,
@@ -155,6 +159,58 @@ def test_no_more_messages_than_slots() -> None:
         bench.wait_for_news(5)
     assert {ended.settled.status for ended in bench.ended} == {ResultStatus.CONVERTED}
     assert bench.queue.depth() == {"visible": 0, "in_flight": 0, "dead": 0}
+
+
+class SlowStore(MemoryStore):
+    """Stores nothing before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = threading.Event()
+
+    def put(
+        self, document_id: str, *, fence: int, artefacts: Mapping[str, bytes], manifest: Mapping[str, object]
+    ) -> str:
+        """See `Store.put`."""
+        assert self.open.wait(NET_S), "nobody let it store"
+        return super().put(document_id, fence=fence, artefacts=artefacts, manifest=manifest)
+
+
+def test_the_next_converts_while_one_is_stored() -> None:
+    """A slow store costs no worker: the message ahead has its child while the first result is on its way."""
+    gate, store = Gate(), SlowStore()
+    bench = Bench(workers=1, ahead=1, store=store, converter=ScriptedConverter(on_run=gate.hold))
+    gate.open.set()
+    bench.send("first", "second")
+    with running(bench):
+        gate.wait_for(2)
+        assert not bench.ended
+        store.open.set()
+        bench.wait_for_news(2)
+    assert {ended.document.id for ended in bench.ended} == {"first", "second"}
+
+
+def test_what_waits_for_its_turn_has_no_attempt() -> None:
+    """Only one converts at a time; what waits has nothing on its record, and goes back at once when we must stop."""
+    gate = Gate()
+    bench = Bench(workers=1, ahead=1, converter=ScriptedConverter(on_run=gate.hold))
+    bench.send("first", "second", "third")
+    with running(bench):
+        gate.wait_for(1)
+        while bench.queue.depth()["in_flight"] < 2:
+            threading.Event().wait(0.01)
+        assert bench.queue.depth()["visible"] == 1
+        (busy,) = bench.converter.jobs
+        (waiting,) = {"first", "second"} - {busy.document_id}
+        assert not bench.ledger.attempts(waiting)
+        bench.parent.request_stop()
+        bench.wait_for_news(1)
+        assert bench.released == [Cause.DRAINED]
+        gate.open.set()
+        bench.join()
+    assert [ended.document.id for ended in bench.ended] == [busy.document_id]
+    assert not bench.ledger.attempts(waiting)
+    assert bench.queue.depth()["visible"] == 2
 
 
 def test_a_drain_lets_work_finish() -> None:
