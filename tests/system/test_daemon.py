@@ -86,9 +86,9 @@ def test_killed_at_every_step(aws: Emulated, samples: Path, tmp_path: Path) -> N
         aws.upload(samples / name)
     # Only the first attempt at each document dies, so that the second one can be watched.
     failpoints = ";".join(f"{point}@doc={name}*,attempt=1=kill" for name, point in points.items())
-    env = environment(
-        aws, tmp_path / "state", WORKERS="1", QUEUE__VISIBILITY_S="10", ALLOW_FAILPOINTS="true", FAILPOINTS=failpoints
-    )
+    # One at a time: a death must not end the first attempt of another document beside it.
+    settings = {"WORKERS": "1", "AHEAD": "0", "QUEUE__VISIBILITY_S": "10", "ALLOW_FAILPOINTS": "true"}
+    env = environment(aws, tmp_path / "state", **settings, FAILPOINTS=failpoints)
     ledger_path = tmp_path / "state" / "ledger.db"
     stored_once: dict[str, str] = {}
     deaths = 0
