@@ -19,6 +19,7 @@ from docling.models.base_ocr_model import BaseOcrModel
 from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel
 from docling_core.types.doc.page import BoundingRectangle, TextCell
 
+from daemon.engine import triage
 from daemon.engine.api import Progress
 from daemon.engine.pages import Line, SourcePage, visible
 from daemon.engine.reader import Reader, turn_picture, turn_quad
@@ -78,7 +79,8 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
         return ReaderOptions
 
     def look(self, page: SourcePage) -> None:
-        """Before layout: find the lines of a page that has no text of its own, and turn the page upright."""
+        """Before layout: find the lines of a page that has no text worth having, and turn the page upright."""
+        self._doubt(page)
         if self._reader is None or not needs_reading(page):
             return
         self._announce(page)
@@ -91,6 +93,29 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
             page.turn(degrees)
             page.notes.remarks.append(f"turned by {degrees} degrees to be read")
         page.lines = in_order([self._line(picture, quad, scale, (0.0, 0.0)) for quad in quads])
+
+    def _doubt(self, page: SourcePage) -> None:
+        """Put aside a text layer that is none."""
+        cells = list(page.get_text_cells())
+        text = "\n".join(cell.text for cell in cells)
+        why = triage.plainly_garbage(text)
+        if not why and self._reader is not None and triage.suspicious(text):
+            self._announce(page)
+            why = triage.contradicted([cell.text for cell in cells], lambda number: self._seen(page, cells[number]))
+        if not why:
+            return
+        if self._reader is None:
+            page.notes.degraded.append(f"its text layer is garbage: {why}; and OCR was off")
+        else:
+            page.drop_text()
+            page.notes.remarks.append(f"read from its picture, since its text layer is garbage: {why}")
+
+    def _seen(self, page: SourcePage, cell: TextCell) -> str:
+        """What the picture says where the layer has this line."""
+        assert self._reader is not None
+        picture, _ = page.picture(cell.to_bounding_box().expand_by_scale(0.01, 0.1))
+        ((text, confidence),) = self._reader.read([picture])
+        return text if confidence >= _LEAST_CONFIDENCE else ""
 
     def __call__(self, conv_res: ConversionResult, page_batch: Iterable[Page]) -> Iterable[Page]:
         """Read the lines, join them with the text layer's cells, and mend the clusters where text came up."""

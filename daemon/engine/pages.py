@@ -123,6 +123,11 @@ class SourcePage(PdfPageBackend):  # type: ignore[misc]
         """Lines of the text layer, invisible ones included."""
         return list(self.get_segmented_page().textline_cells)
 
+    def drop_text(self) -> None:
+        """Put the text layer aside: from now on the page has only its picture."""
+        list(self.get_bitmap_rects())  # the parser of the text knows them too
+        self._segmented = empty_segmented_page(self.get_size())
+
     def get_visible_text_cells(self) -> list[TextCell]:
         """Lines of the text layer that leave ink."""
         return [cell for cell in self.get_text_cells() if visible(cell)]
