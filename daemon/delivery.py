@@ -66,11 +66,10 @@ class Delivery:
 
     def _finish(self, held: InHand, document: Document, *, body: str) -> list[Letter]:
         """End one document in its turn; what is left to dead-letter when it can have no record of its own."""
-        turn = self._edges.turns.take(held.switch)
-        if turn is None:
-            raise_if_stopped(held)
-            raise AssertionError("only a pulled switch ends the waiting")
+        turn, held.turn = held.turn or self._edges.turns.line_up(), None
         with turn:
+            if not turn.wait(held.switch):
+                raise_if_stopped(held)
             return self._take_on(held, document, turn, body=body)
 
     def _take_on(self, held: InHand, document: Document, turn: Turn, *, body: str) -> list[Letter]:

@@ -20,6 +20,7 @@ from daemon.ledger import Ledger
 from daemon.model import Attempt, KillReason, Message
 from daemon.pulse import BEAT_S, Beating, Pulse
 from daemon.queue import Queue
+from daemon.turns import Turn
 
 log = structlog.get_logger()
 
@@ -34,6 +35,8 @@ class InHand:
         self.cancelled = threading.Event()
         #: The attempt whose lease is renewed beside the message; set by the slot.
         self.attempt: Attempt | None = None
+        #: Its place in the line, from its receipt until its first document takes it.
+        self.turn: Turn | None = None
 
     def stop(self, reason: KillReason) -> None:
         """Stop whatever is being done for this message; the first reason wins."""

@@ -192,6 +192,7 @@ class Parent:
             self._pause_s = 0.0
         for message in messages:
             held = InHand(message, self._new_switch())
+            held.turn = self._edges.turns.line_up()
             self._edges.heartbeat.hold(held)
             self._in_flight.add(held)
             if self._leave_deadline is not None or self._edges.trust.suspended:
@@ -273,6 +274,8 @@ class Parent:
                 # an end and counts: the message returns, and is given up after the limit.
                 log.exception("slot.failed", message_id=held.message.message_id)
             finally:
+                if held.turn is not None:
+                    held.turn.end()
                 self._edges.heartbeat.let_go(held)
                 cause, detail = (None, "") if failure is None else (failure.cause, failure.detail)
                 self._inbox.put(SlotFreed(held=held, cause=cause, detail=detail))

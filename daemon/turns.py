@@ -1,4 +1,4 @@
-"""Whose turn it is to convert: as many documents at once as there are workers, in the order in which they came.
+"""Whose turn it is to convert: as many documents at once as there are workers, in the order in which they lined up.
 
 Edge: threads. More messages are in hand than workers, so that one document is stored, settled and deleted while the
 next one converts. A turn begins before the attempt is marked: a document that only waits has nothing on its record when
@@ -23,7 +23,7 @@ class Turns:
     def __init__(self, workers: int) -> None:
         self._lock = threading.Lock()
         self._free = workers
-        #: The turns that somebody waits for, longest first.
+        #: Longest first.
         self._waiting: deque[Turn] = deque()
 
     @property
@@ -31,32 +31,21 @@ class Turns:
         """How many wait."""
         return len(self._waiting)
 
-    def take(self, switch: KillSwitch) -> Turn | None:
-        """Wait for a turn; None when `switch` is pulled first. The caller ends it."""
-        turn, called = Turn(self), False
+    def line_up(self) -> Turn:
+        """Take the last place. The caller ends the turn, whether it came to it or not."""
+        turn = Turn(self)
         with self._lock:
             self._waiting.append(turn)
             self._call_next()
-        try:
-            called = turn.await_call(switch)
-        finally:
-            if not called:
-                self._withdraw(turn)
-            turn.close()
-        return turn if called else None
+        return turn
 
-    def _withdraw(self, turn: Turn) -> None:
+    def leave(self, turn: Turn) -> None:
+        """Only for a turn that ends: its worker, or its place, is free."""
         with self._lock:
-            if turn.called:  # at the same moment
+            if turn.called:
                 self._free += 1
             else:
                 self._waiting.remove(turn)
-            self._call_next()
-
-    def give_back(self) -> None:
-        """Only for a turn that ends."""
-        with self._lock:
-            self._free += 1
             self._call_next()
 
     def _call_next(self) -> None:
@@ -66,7 +55,7 @@ class Turns:
 
 
 class Turn:
-    """The right to convert. Ended by `end`, or on leaving the block; once."""
+    """A place in the line, then the right to convert. Ended by `end`, or on leaving the block; once."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -79,23 +68,20 @@ class Turn:
         self.called = True
         os.eventfd_write(self._event, 1)
 
-    def await_call(self, switch: KillSwitch) -> bool:
-        """Whether the call comes before `switch` is pulled."""
+    def wait(self, switch: KillSwitch) -> bool:
+        """Whether its turn comes before `switch` is pulled."""
         waiting = select.poll()
         waiting.register(self._event, select.POLLIN)
         waiting.register(switch, select.POLLIN)
         ready = {fd for fd, _ in waiting.poll()}
         return switch.fileno() not in ready
 
-    def close(self) -> None:
-        """Nobody waits for it any more."""
-        os.close(self._event)
-
     def end(self) -> None:
         """Let the next one convert."""
         if not self._ended:
             self._ended = True
-            self._turns.give_back()
+            self._turns.leave(self)
+            os.close(self._event)
 
     def __enter__(self) -> Self:
         return self

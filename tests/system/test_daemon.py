@@ -203,6 +203,7 @@ def test_a_dead_zygote_is_replaced(aws: Emulated, samples: Path, tmp_path: Path)
     """SIGKILL to the zygote between two documents: the next one has a new zygote, and the parent stays."""
     with daemon(environment(aws, tmp_path / "state")) as running:
         first = running.wait_for("zygote.ready")
+        running.wait_for("daemon.ready")
         os.kill(first["zygote_pid"], signal.SIGKILL)
         aws.upload(samples / "letter.pdf")
         line = running.wait_for("attempt.settled")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from daemon.ledger_sqlite import SqliteLedger
-from daemon.model import Outcome
+from daemon.model import Cause, Outcome
 from tests.system.daemon_process import NET_S
 from tests.system.test_convert import bulkhead, clean_environment, lines
 
@@ -148,7 +148,7 @@ def test_a_killed_parent_costs_the_page_in_hand(samples: Path, undisturbed: Path
     assert line["status"] == "converted"
     assert same(result, undisturbed)
     first, second = outcomes(tmp_path)
-    assert first == []
+    assert [child.cause for child in first] == [Cause.PARENT_DIED]
     assert sum(child.pages_done for child in second) == 2
     assert not list((tmp_path / ".bulkhead" / "checkpoints").iterdir()), "gone when the document settles"
 

@@ -7,10 +7,30 @@ from concurrent.futures import ThreadPoolExecutor
 
 from daemon.killswitch import KillSwitch
 from daemon.model import KillReason
+from daemon.sandbox import open_descriptors
 from daemon.turns import Turn, Turns
 
 #: A net for a hang; it never decides.
 NET_S = 30.0
+
+
+def pulled() -> KillSwitch:
+    """A switch that was pulled."""
+    switch = KillSwitch()
+    switch.pull(KillReason.DRAIN)
+    return switch
+
+
+def comes(turn: Turn) -> bool:
+    """Whether it is this one's turn without anybody doing anything."""
+    switch = KillSwitch()
+    timer = threading.Timer(0.05, switch.pull, (KillReason.DRAIN,))
+    timer.start()
+    try:
+        return turn.wait(switch)
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def test_at_most_as_many_as_workers() -> None:
@@ -19,9 +39,8 @@ def test_at_most_as_many_as_workers() -> None:
 
     def convert(_: int) -> None:
         nonlocal now, most
-        turn = turns.take(KillSwitch())
-        assert turn is not None
-        with turn:
+        with turns.line_up() as turn:
+            assert turn.wait(KillSwitch())
             with lock:
                 now += 1
                 most = max(most, now)
@@ -32,68 +51,68 @@ def test_at_most_as_many_as_workers() -> None:
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(convert, range(20), timeout=NET_S))
     assert most == 3
+    assert turns.waiting == 0
 
 
-def test_in_the_order_in_which_they_came() -> None:
-    """Whoever has waited longest is next."""
-    turns, order, threads = Turns(1), [], []
-    first = turns.take(KillSwitch())
-    assert first is not None
-
-    def convert(number: int) -> None:
-        turn = turns.take(KillSwitch())
-        assert turn is not None
-        order.append(number)
-        turn.end()
-
-    for number in range(5):
-        threads.append(threading.Thread(target=convert, args=(number,)))
-        threads[-1].start()
-        _wait_until_waiting(turns, number + 1)
+def test_in_the_order_in_which_they_lined_up() -> None:
+    """Who lined up first is first, whoever asks first; the one behind comes when the one before ends."""
+    turns = Turns(1)
+    first, second, third = (turns.line_up() for _ in range(3))
+    assert not comes(third)
+    assert not comes(second)
+    assert comes(first)
     first.end()
-    for thread in threads:
-        thread.join(NET_S)
-    assert order == list(range(5))
+    assert comes(second)
+    assert not comes(third)
+    second.end()
+    assert comes(third)
+    third.end()
 
 
 def test_a_pulled_switch_ends_the_waiting() -> None:
     """A document that waits leaves at once when it is told to, and takes nobody's turn with it."""
     turns, switch, got = Turns(1), KillSwitch(), []
-    first = turns.take(KillSwitch())
-    assert first is not None
-    thread = threading.Thread(target=lambda: got.append(turns.take(switch)))
+    first, second, third = (turns.line_up() for _ in range(3))
+
+    def wait_in_line() -> None:
+        with second:
+            got.append(second.wait(switch))
+
+    thread = threading.Thread(target=wait_in_line)
     thread.start()
-    _wait_until_waiting(turns, 1)
     switch.pull(KillReason.DRAIN)
     thread.join(NET_S)
-    assert got == [None]
+    assert got == [False]
     first.end()
-    assert isinstance(turns.take(KillSwitch()), Turn)
+    assert comes(third)
+    third.end()
 
 
 def test_a_pulled_switch_wins_over_a_free_worker() -> None:
-    """Pulled before and with a worker free: no turn, and the worker stays free."""
-    turns, switch = Turns(1), KillSwitch()
-    switch.pull(KillReason.DRAIN)
-    assert turns.take(switch) is None
-    assert turns.take(KillSwitch()) is not None
+    """Pulled before, and a worker is free: no turn, and the worker stays free."""
+    turns = Turns(1)
+    with turns.line_up() as turn:
+        assert not turn.wait(pulled())
+    with turns.line_up() as turn:
+        assert comes(turn)
 
 
 def test_ended_twice_is_ended_once() -> None:
     """A turn that is ended early, and again on leaving its block, frees one worker."""
-    turns, switch = Turns(1), KillSwitch()
-    turn = turns.take(KillSwitch())
-    assert turn is not None
-    with turn:
+    turns = Turns(1)
+    with turns.line_up() as turn:
         turn.end()
-    assert turns.take(KillSwitch()) is not None
-    threading.Timer(0.05, switch.pull, (KillReason.DRAIN,)).start()
-    assert turns.take(switch) is None
+    with turns.line_up() as one, turns.line_up() as other:
+        assert comes(one)
+        assert not comes(other)
 
 
-def _wait_until_waiting(turns: Turns, number: int) -> None:
-    for _ in range(3000):
-        if turns.waiting == number:
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError(f"{turns.waiting} wait, not {number}")
+def test_nothing_is_left() -> None:
+    """Neither a turn that was taken nor one that was given up keeps a descriptor."""
+    before = open_descriptors()
+    turns = Turns(1)
+    for _ in range(10):
+        with turns.line_up() as one, turns.line_up() as other:
+            assert one.wait(KillSwitch())
+            assert not other.wait(pulled())
+    assert open_descriptors() == before
