@@ -195,6 +195,7 @@ class Work:
 
     def _fetch(self) -> Step:
         """The bytes, and what earlier children made of them; then the next step, whatever that is."""
+        began = self.edges.clock.monotonic()
         try:
             self.fetched = self.edges.source.fetch(self.document, cancelled=self.held.cancelled)
         except DocumentError as error:
@@ -208,6 +209,7 @@ class Work:
             size_bytes=self.fetched.size_bytes,
             media_type=str(self.fetched.media_type),
             sha256=self.fetched.sha256,
+            elapsed_s=round(self.edges.clock.monotonic() - began, 3),
         )
         self._failpoint("parent.after_fetch")
         self.pages.resume(fingerprint(self.document, sha256=self.fetched.sha256, engine=self.edges.engine))

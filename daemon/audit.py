@@ -8,7 +8,7 @@ this ledger does not know are another host's, and no finding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,7 +17,8 @@ import structlog
 
 from daemon.checkpoints import Checkpoints
 from daemon.clock import Clock
-from daemon.model import WORLD_CAUSES, Attempt, Cause, ResultStatus, Settled
+from daemon.decide import counted
+from daemon.model import ARTEFACTS, WORLD_CAUSES, Attempt, Cause, Holder, ResultStatus, Settled
 from daemon.queue import Queue
 from daemon.recovery import Recovery, Standing
 from daemon.store import Store
@@ -50,6 +51,10 @@ class Check(StrEnum):
     OVERTAKEN = "overtaken"
     #: Parked, and published all the same.
     PARKED_AND_PUBLISHED = "parked_and_published"
+    #: The manifest speaks of files that are not in the store.
+    ARTEFACT_MISSING = "artefact_missing"
+    #: More attempts count against it than `retry.max_attempts` allows.
+    TOO_MANY_ATTEMPTS = "too_many_attempts"
     #: It has not ended, it is not parked, and all queues are empty: nothing will bring it back.
     LOST = "lost"
 
@@ -73,6 +78,10 @@ class Seen:
     manifest: Mapping[str, object] | None
     #: Finished pages are kept.
     kept: bool
+    #: Files of the manifest that are not in the store.
+    lacking: tuple[str, ...] = ()
+    #: Counted attempts beyond the limit.
+    over_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,27 +93,59 @@ class AuditEdges:
     checkpoints: Checkpoints
     queue: Queue
     clock: Clock
+    #: Who asks: its boot tells a parent that died from a host that rebooted. None: attempts are not counted.
+    holder: Holder | None = None
+    max_attempts: int = 3
 
 
-def audit(edges: AuditEdges) -> list[Finding]:
-    """Look at every document of the ledger. Raises `WorldError` when an edge does not answer."""
-    findings: list[Finding] = []
-    open_ids: list[str] = []
-    documents = 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """What an audit came to."""
+
+    #: Documents of the ledger.
+    documents: int
+    #: Findings by check; every check is there.
+    findings: Mapping[Check, int]
+
+    @property
+    def clean(self) -> bool:
+        """Everything agrees."""
+        return not any(self.findings.values())
+
+
+def audit(edges: AuditEdges, *, tell: Callable[[Finding], None]) -> Audited:
+    """Look at every document of the ledger, and `tell` each finding as it is found.
+
+    Holds one page of ids, whatever the number of documents and findings. Raises `WorldError` when an edge does not
+    answer.
+    """
+    counts: Counter[Check] = Counter()
+    first: Finding | None = None
+    documents = unended = 0
     kept = frozenset(edges.checkpoints.documents())
     for document_id in _every_document(edges.recovery):
         documents += 1
         seen, found = _confirmed(edges, document_id, kept)
-        findings += found
-        if seen.standing.settled is None and seen.standing.parked is None:
-            open_ids.append(document_id)
-    findings += _lost(edges, open_ids)
-    counts = Counter(str(finding.check) for finding in findings)
-    if findings:
-        log.error("audit.failed", documents=documents, detail=findings[0].detail, **counts)
+        unended += _is_open(seen.standing)
+        for finding in found:
+            first = first or finding
+            counts[finding.check] += 1
+            tell(finding)
+    for finding in _lost(edges) if unended else ():
+        first = first or finding
+        counts[finding.check] += 1
+        tell(finding)
+    if first is not None:
+        log.error(
+            "audit.failed", documents=documents, detail=first.detail, **{str(check): counts[check] for check in counts}
+        )
     else:
         log.info("audit.passed", documents=documents)
-    return findings
+    return Audited(documents=documents, findings={check: counts[check] for check in Check})
+
+
+def _is_open(standing: Standing) -> bool:
+    return standing.settled is None and standing.parked is None
 
 
 def _every_document(recovery: Recovery) -> Iterator[str]:
@@ -116,35 +157,52 @@ def _every_document(recovery: Recovery) -> Iterator[str]:
 
 def _confirmed(edges: AuditEdges, document_id: str, kept: frozenset[str]) -> tuple[Seen, list[Finding]]:
     """What is found twice: a daemon may have settled the document between two of our questions."""
-    seen = _seen(edges, document_id, kept)
+    seen = _seen(edges, document_id, kept=document_id in kept)
     if not examined(seen, now=edges.clock.now()):
         return seen, []
-    seen = _seen(edges, document_id, frozenset(edges.checkpoints.documents()))
+    seen = _seen(edges, document_id, kept=edges.checkpoints.holds(document_id))
     return seen, examined(seen, now=edges.clock.now())
 
 
-def _seen(edges: AuditEdges, document_id: str, kept: frozenset[str]) -> Seen:
+def _seen(edges: AuditEdges, document_id: str, *, kept: bool) -> Seen:
     """The ledger first: what it says is published was stored before."""
     standing = edges.recovery.standing(document_id)
     manifest = edges.store.manifest(document_id)
-    return Seen(document_id=document_id, standing=standing, manifest=manifest, kept=document_id in kept)
+    named = manifest.get("artefacts") if manifest is not None and standing.settled is not None else None
+    lacking = edges.store.lacking(document_id, set(named) & set(ARTEFACTS)) if isinstance(named, Mapping) else ()
+    holder = edges.holder
+    spent = 0 if holder is None else counted(_since_reopened(standing), now=holder)
+    return Seen(
+        document_id=document_id,
+        standing=standing,
+        manifest=manifest,
+        kept=kept,
+        lacking=tuple(lacking),
+        over_limit=max(spent - edges.max_attempts, 0),
+    )
 
 
-def _lost(edges: AuditEdges, open_ids: Iterable[str]) -> Iterator[Finding]:
-    """Numbers of messages are approximate and one message may ask for many documents, so only none at all counts."""
-    ids = list(open_ids)
-    if ids and not sum(edges.queue.depth().values()):
-        for document_id in ids:
-            standing = edges.recovery.standing(document_id)
-            if standing.settled is None and standing.parked is None:
-                detail = f"{document_id} has not ended, and neither queue holds any message"
-                yield Finding(check=Check.LOST, document_id=document_id, detail=detail)
+def _since_reopened(standing: Standing) -> list[Attempt]:
+    return [attempt for attempt in standing.attempts if attempt.number > standing.reopened_after]
+
+
+def _lost(edges: AuditEdges) -> Iterator[Finding]:
+    """Numbers of messages are approximate and one message may ask for many documents, so only none at all counts.
+
+    The ledger is read once more, since what is open must not all be held in memory.
+    """
+    if sum(edges.queue.depth().values()):
+        return
+    for document_id in _every_document(edges.recovery):
+        if _is_open(edges.recovery.standing(document_id)):
+            detail = f"{document_id} has not ended, and neither queue holds any message"
+            yield Finding(check=Check.LOST, document_id=document_id, detail=detail)
 
 
 def examined(seen: Seen, *, now: datetime) -> list[Finding]:
     """What a clean run cannot have produced."""
     settled = seen.standing.settled
-    found = _open(seen, now) if settled is None else _ended(seen, settled)
+    found = [*(_open(seen, now) if settled is None else _ended(seen, settled)), *_spent(seen)]
     return [Finding(check=check, document_id=seen.document_id, detail=detail) for check, detail in found]
 
 
@@ -175,10 +233,17 @@ def _ended(seen: Seen, settled: Settled) -> Iterator[tuple[Check, str]]:
     if seen.manifest is None:
         yield Check.NOT_PUBLISHED, f"settled as {settled.status}, and there is no manifest at {settled.manifest}"
         return
+    if seen.lacking:
+        yield Check.ARTEFACT_MISSING, f"the manifest speaks of {', '.join(seen.lacking)}, and the store has none"
     if token != settled.attempt and not _adopted(standing, token):
         yield Check.WRONG_TOKEN, f"settled by attempt {settled.attempt}, and the manifest is of attempt {token}"
     if difference := _pages(settled, seen.manifest):
         yield Check.PAGES_DIFFER, difference
+
+
+def _spent(seen: Seen) -> Iterator[tuple[Check, str]]:
+    if seen.over_limit:
+        yield Check.TOO_MANY_ATTEMPTS, f"{seen.over_limit} attempt(s) beyond retry.max_attempts, or was it lowered?"
 
 
 def _token(seen: Seen) -> int:

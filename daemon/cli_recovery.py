@@ -20,6 +20,7 @@ from daemon.errors import ExitStatus
 from daemon.recovery import Parked
 
 if TYPE_CHECKING:
+    from daemon.audit import Finding
     from daemon.parked import Choice
 
 app = typer.Typer(add_completion=False)
@@ -71,13 +72,14 @@ def audit(config: Config = None, as_json: Json = False) -> None:
     """
     from daemon import recovery_wiring  # noqa: PLC0415
 
-    findings = recovery_wiring.audit(settings_of(config))
-    for finding in findings:
+    def tell(finding: Finding) -> None:
         fields = {"check": str(finding.check), "document_id": finding.document_id, "detail": finding.detail}
         say(json.dumps(fields) if as_json else f"{finding.check:22}{finding.document_id}  {finding.detail}")
-    if not findings and not as_json:
-        say("ledger, store and queues agree")
-    raise typer.Exit(int(ExitStatus.DOCUMENT_FAILED if findings else ExitStatus.DONE))
+
+    audited = recovery_wiring.audit(settings_of(config), tell=tell)
+    if audited.clean and not as_json:
+        say(f"ledger, store and queues agree about {audited.documents} document(s)")
+    raise typer.Exit(int(ExitStatus.DONE if audited.clean else ExitStatus.DOCUMENT_FAILED))
 
 
 @parked.command("list")

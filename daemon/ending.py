@@ -31,6 +31,7 @@ class Ending:
         self.document = document
         self.attempt = attempt
         self.started = edges.clock.monotonic()
+        self._store_s = 0.0
 
     def _failpoint(self, name: str) -> None:
         self.edges.failpoint(name, self.document.id, self.attempt.number)
@@ -63,6 +64,7 @@ class Ending:
             converted_at=now,
             elapsed_s=self.edges.clock.monotonic() - self.started,
         )
+        began = self.edges.clock.monotonic()
         try:
             location = self.edges.store.put(
                 self.document.id, fence=self.attempt.number, artefacts=conversion.artefacts, manifest=manifest
@@ -71,6 +73,7 @@ class Ending:
             raise WorldError(Cause.STORE_UNAVAILABLE, str(error)) from error
         except LeaseLostError:
             return self._adopt_newer()
+        self._store_s = self.edges.clock.monotonic() - began
         self._failpoint("parent.after_store")
         settled = manifests.settled_from(
             manifest, document_id=self.document.id, attempt=self.attempt.number, location=location, settled_at=now
@@ -154,6 +157,7 @@ class Ending:
             children=[_in_short(outcome) for outcome in outcomes],
             peak_rss_bytes=max((outcome.peak_rss_bytes for outcome in outcomes), default=0),
             size_bytes=fetched.size_bytes if fetched else 0,
+            store_s=round(self._store_s, 3),
             elapsed_s=round(self.edges.clock.monotonic() - self.started, 3),
             uri=self.document.uri,
             manifest=settled.manifest,

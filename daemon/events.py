@@ -57,6 +57,10 @@ InfoEvent = Literal[
     "child.started",
     #: Something that the engine wrote; `message` is the child's text, bounded and never believed.
     "child.log",
+    #: A call to the queue failed for a moment and is made again; `code` says why.
+    "queue.retried",
+    #: Figures are served to whoever asks for them; `port` is the real one.
+    "metrics.served",
     #: A sweep has ended; fields say how much of what it did.
     "sweep.finished",
     #: Ledger, store and queues agree about every document; fields say how many there are.
@@ -132,6 +136,8 @@ WarningEvent = Literal[
     "host.not_noted",
     #: The zygote ended while it was needed; its children's documents are released and it is started again.
     "zygote.died",
+    #: Figures of a sweep or an audit could not be written; the next one tries again.
+    "metrics.not_written",
     #: An alert could not be delivered; the log has it.
     "alert.dropped",
     #: systemd did not take what we told it; told again at the next turn.

@@ -39,9 +39,10 @@ Listener = Callable[[Mapping[str, Any]], None]
 
 @dataclass(slots=True)
 class _Listening:
-    """Who is told of errors in this process."""
+    """Who is told of errors in this process, and who of every line."""
 
     listener: Listener | None = None
+    counter: Listener | None = None
 
 
 _listening = _Listening()
@@ -81,7 +82,8 @@ def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:
     logging.captureWarnings(capture=True)
     structlog.configure(
         processors=[*shared, _told, ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        # INFO lines are counted, whether or not the logger below writes them.
+        wrapper_class=structlog.make_filtering_bound_logger(min(level, logging.INFO)),
         logger_factory=_our_logger,
         cache_logger_on_first_use=False,
     )
@@ -90,6 +92,14 @@ def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:
 def tell_errors_to(listener: Listener | None) -> None:
     """From now on call `listener` for each of our ERROR lines, in the thread that writes it; it must not raise."""
     _listening.listener = listener
+
+
+def count_lines_by(counter: Listener | None) -> None:
+    """From now on call `counter` for each line of ours that is INFO or worse, whatever `log.level` is.
+
+    In the thread that writes it; it must not raise, and must not log.
+    """
+    _listening.counter = counter
 
 
 @contextmanager
@@ -108,7 +118,9 @@ def _our_logger(*_args: Any) -> logging.Logger:
 
 
 def _told(_logger: Any, _method: str, event: _Event) -> _Event:
-    """Pass an ERROR on to the listener."""
+    """Pass a line on to the counter, and an ERROR to the listener."""
+    if _listening.counter is not None:
+        _listening.counter(event)
     if _listening.listener is not None and event.get("level") in {"error", "critical"}:
         _listening.listener(dict(event))
     return event

@@ -6,13 +6,13 @@ Shell. A daemon may run beside all of them: the ledger's writes are transactions
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from daemon import alerts, host
 from daemon import audit as audits
-from daemon.audit import Finding
+from daemon.audit import Audited, Finding
 from daemon.build import build
 from daemon.checkpoints import Checkpoints
 from daemon.checkpoints_s3 import open_checkpoints
@@ -22,11 +22,12 @@ from daemon.forgotten import SearchRules
 from daemon.ledger import Ledger
 from daemon.ledgers import open_known, recovery_of, sweep_lock
 from daemon.listing_open import open_listings
+from daemon.metrics_textfile import written
 from daemon.notices import publish
 from daemon.queue import Queue
 from daemon.recovery import Recovery
 from daemon.store import Store, open_store
-from daemon.sweep import Did, Sweep, SweepEdges, SweepRules
+from daemon.sweep import KINDS, Did, Sweep, SweepEdges, SweepRules
 from daemon.wiring import open_queue
 
 _NEEDED = ("queue.url", "queue.dead_letter_url", "store.url")
@@ -105,7 +106,12 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
         ),
         dry_run=dry_run,
     )
-    with opened(settings, command="bulkhead sweep") as edges, sweep_lock(settings, edges.ledger):
+    folder = "" if dry_run else settings.metrics.textfile_dir
+    with (
+        written(folder, "sweep", clock=SystemClock()) as figures,
+        opened(settings, command="bulkhead sweep") as edges,
+        sweep_lock(settings, edges.ledger),
+    ):
         sweeping = Sweep(
             SweepEdges(
                 queue=edges.queue,
@@ -123,6 +129,8 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
             counts = sweeping.run()
         if not dry_run and (published := publish(settings, edges.ledger)):
             counts["published"] = published
+        figures.done |= {what: counts.get(what, 0) for what in KINDS}
+        figures.parked |= Counter(str(parked.cause) for parked in edges.recovery.parked())
         return counts, sweeping.did
 
 
@@ -131,15 +139,25 @@ def _monitored(settings: Settings) -> AbstractContextManager[None]:
     return alerts.monitored(settings.sentry, host=host.holder().host, clock=SystemClock())
 
 
-def audit(settings: Settings) -> list[Finding]:
+def audit(settings: Settings, *, tell: Callable[[Finding], None]) -> Audited:
     """What ledger, store and queues do not agree about. Raises like `audit.audit`, and `OperatorError`."""
-    with opened(settings, command="bulkhead audit") as edges:
-        return audits.audit(
+    clock = SystemClock()
+    with (
+        written(settings.metrics.textfile_dir, "audit", clock=clock) as figures,
+        opened(settings, command="bulkhead audit") as edges,
+    ):
+        audited = audits.audit(
             audits.AuditEdges(
                 recovery=edges.recovery,
                 store=edges.store,
                 checkpoints=edges.checkpoints,
                 queue=edges.queue,
-                clock=SystemClock(),
-            )
+                clock=clock,
+                holder=host.holder(),
+                max_attempts=settings.retry.max_attempts,
+            ),
+            tell=tell,
         )
+        figures.documents = audited.documents
+        figures.findings |= {str(check): number for check, number in audited.findings.items()}
+        return audited

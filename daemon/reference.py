@@ -21,7 +21,8 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from daemon import cli, errors, events, failpoints, model
+from daemon import cli, errors, events, failpoints, metrics, metrics_textfile, model
+from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.config_section import Section
 from daemon.config_sources import PREFIX, SEPARATOR
@@ -41,6 +42,11 @@ default. A variable is `BULKHEAD_` and the name, with `__` between section and n
 weaker place sets; a list is written as `a,b` or as JSON. An unknown name is a refused start.
 """
 
+METRICS_TEXT = """\
+Those of the daemon at `http://METRICS.LISTEN/metrics`; those of `sweep` and `audit` in `metrics.textfile_dir`, as
+`bulkhead_sweep.prom` (every run) and `bulkhead_sweep_success.prom` (every run that came to its end), alike for `audit`.
+"""
+
 FAILPOINTS_TEXT = """\
 `BULKHEAD_FAILPOINTS="POINT[@SELECTOR]=ACTION;…"`, with `BULKHEAD_ALLOW_FAILPOINTS=true`, kills children and the daemon
 on purpose. Selectors are joined by `,`: `page=N`, `doc=GLOB`, `ocr=on|off`, `attempt=N`, `child=N`.
@@ -56,6 +62,7 @@ def page() -> str:
     parts += ["## States of a page\n", _table(("state", "meaning"), _members(model.PageState))]
     parts += ["## Log events\n", "ERROR events have a heading in [operating.md](operating.md).\n"]
     parts += [_table(("event", "level, at most", "meaning"), _events())]
+    parts += ["## Metrics\n", METRICS_TEXT, _table(("metric", "kind", "labels", "meaning"), _metrics())]
     parts += ["## Failpoints\n", FAILPOINTS_TEXT, _table(("point", "when"), _members(failpoints.Point))]
     parts += [_table(("action", "what it does"), _members(failpoints.Action))]
     return "\n".join(parts)
@@ -121,6 +128,19 @@ def _events() -> list[tuple[str, str, str]]:
             names = [each for each in ast.walk(node.value) if isinstance(each, ast.Constant)]
             rows += [(f"`{each.value!s}`", level, said[each.lineno]) for each in names]
     return sorted(rows)
+
+
+def _metrics() -> list[tuple[str, str, str, str]]:
+    """Ours, the daemon's first."""
+    registries = [metrics.DaemonMetrics(clock=SystemClock()).registry]
+    for command in ("sweep", "audit"):
+        figures = metrics_textfile.Figures(documents=0)
+        registries += [
+            metrics_textfile.ran(command, figures, 0.0, 0.0, succeeded=True),
+            metrics_textfile.success(command, 0.0),
+        ]
+    rows = [row for registry in registries for row in metrics.described(registry)]
+    return [(f"`{name}`", kind, labels, meaning) for name, kind, labels, meaning in rows]
 
 
 def _settings() -> Iterator[str]:

@@ -19,6 +19,8 @@ from daemon.children import Children
 from daemon.clock import SystemClock
 from daemon.config import Settings
 from daemon.errors import WorldError
+from daemon.metrics import DaemonMetrics
+from daemon.metrics_server import served
 from daemon.model import Cause
 from daemon.notices import publishing
 from daemon.notify import Bounds, Service
@@ -46,6 +48,8 @@ def run(settings: Settings, *, parts: Parts | None = None, service: Service | No
         stack.callback(service.close)
         alerts.configure(settings.sentry)
         stack.callback(alerts.flush)
+        metrics = DaemonMetrics(clock=SystemClock())
+        stack.enter_context(served(settings.metrics, metrics))
         queue = open_queue(settings)
         stack.callback(queue.close)
         for finding in queue.findings(settings):
@@ -67,6 +71,7 @@ def run(settings: Settings, *, parts: Parts | None = None, service: Service | No
             _prove(running.children, settings)
         stack.enter_context(publishing(settings, running.ledger, wake=ended))
         stack.enter_context(_signals(running.parent))
+        metrics.watch(lambda: running.parent.standing)
         service.ready(lambda: running.parent.standing)
         running.parent.run()
     log.info("daemon.stopped")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import boto3
+import structlog
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from tenacity import (
@@ -32,6 +34,8 @@ from daemon.model import Cause
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient
+
+log = structlog.get_logger()
 
 #: A connection to a queue on the same continent takes 0.1 s; a dead route should not eat a heartbeat.
 CONNECT_TIMEOUT_S = 5.0
@@ -80,7 +84,7 @@ class Calls:
             wait=wait_random_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S),
             stop=stop_before_delay(retry_for_s) | stop_when_event_set(ended),
             sleep=sleep_using_event(ended),
-            before_sleep=self._renew_client,
+            before_sleep=partial(self._before_retry, what),
             reraise=True,
         )
         try:
@@ -95,9 +99,12 @@ class Calls:
                 self._client = _new_client(self._settings, self._read_timeout_s)
             return self._client
 
-    def _renew_client(self, state: RetryCallState) -> None:
-        """Forget the client when its credentials were refused."""
-        if is_credentials(state.outcome.exception() if state.outcome else None):
+    def _before_retry(self, what: str, state: RetryCallState) -> None:
+        """Say so, and forget the client when its credentials were refused."""
+        error = state.outcome.exception() if state.outcome else None
+        code = code_of(error) if isinstance(error, ClientError) else type(error).__name__
+        log.info("queue.retried", call=what, tries=state.attempt_number, code=code)
+        if is_credentials(error):
             with self._lock:
                 self._client = None
 

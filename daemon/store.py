@@ -7,7 +7,7 @@ suite, `tests/contract/store_contract.py`, holds for every implementation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +35,10 @@ class Store(Protocol):
 
     def manifest(self, document_id: str) -> Mapping[str, object] | None:
         """The published manifest; None where nothing is published. Raises `WorldError` like `put`."""
+        ...
+
+    def lacking(self, document_id: str, names: Collection[str]) -> Sequence[str]:
+        """Those of `names` that are not there, in order. Raises `WorldError` like `put`."""
         ...
 
     def location(self, document_id: str, name: str) -> str:

@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from daemon.errors import ResourceError, WorldError
@@ -58,6 +58,12 @@ class DirectoryStore:
         folder = self.root / safe_id(document_id)
         with _translated(folder):
             return _read(folder)
+
+    def lacking(self, document_id: str, names: Collection[str]) -> Sequence[str]:
+        """See `Store.lacking`."""
+        folder = self.root / safe_id(document_id)
+        with _translated(folder):
+            return sorted(name for name in names if not (folder / safe_name(name)).exists())
 
     def location(self, document_id: str, name: str) -> str:
         """See `Store.location`."""

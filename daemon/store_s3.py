@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -110,6 +110,11 @@ class S3Store:
         with self._translated():
             content = self._read(self._key(document_id, MANIFEST))
         return None if content is None else read_manifest(content)
+
+    def lacking(self, document_id: str, names: Collection[str]) -> Sequence[str]:
+        """See `Store.lacking`."""
+        with self._translated():
+            return sorted(name for name in names if self._seen(self._key(document_id, name)) is None)
 
     def location(self, document_id: str, name: str) -> str:
         """See `Store.location`."""

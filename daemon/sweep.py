@@ -37,6 +37,11 @@ log = structlog.get_logger()
 HIDDEN_S = 300.0
 #: After a dry run the letters are there again for a real one.
 HIDDEN_DRY_S = 10.0
+#: What a sweep does, by the names that `Did.what` has.
+KINDS = (
+    "retried", "adopted", "left_behind", "reclaimed", "parked", "discarded", "left", "alerted", "digested", "enqueued",
+    "cleaned", "published",
+)  # fmt: skip
 #: Letters of one sweep, so that it ends; the next one goes on.
 MOST_LETTERS = 10_000
 

@@ -68,7 +68,14 @@ class StoreContract:
         assert location == store.location(ID, MANIFEST)
         assert {name: content for name, content in read(ID).items() if name != MANIFEST} == story(1)
         assert store.manifest(ID) == manifest_of(1, story(1))
+        assert list(store.lacking(ID, story(1))) == []
         assert json.loads(read(ID)[MANIFEST]) == store.manifest(ID)
+
+    def test_what_is_lacking(self, store: Store) -> None:
+        """An audit learns which files of a manifest are not there."""
+        assert list(store.lacking(ID, ["document.md", "document.json"])) == ["document.json", "document.md"]
+        publish(store, 1, preview=False)
+        assert list(store.lacking(ID, ["document.md", "preview.webp"])) == ["preview.webp"]
 
     def test_nothing_published(self, store: Store, read: Read) -> None:
         """A document without a publication has no manifest."""

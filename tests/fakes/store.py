@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from daemon.model import MANIFEST
 from daemon.publication import publication, read_manifest, refuse_stale, safe_id, safe_name, token
@@ -39,6 +39,11 @@ class MemoryStore:
         """See `Store.manifest`."""
         with self._lock:
             return read_manifest(self.folders.get(safe_id(document_id), {}).get(MANIFEST, b""))
+
+    def lacking(self, document_id: str, names: Collection[str]) -> Sequence[str]:
+        """See `Store.lacking`."""
+        with self._lock:
+            return sorted(set(names) - set(self.folders.get(safe_id(document_id), {})))
 
     def location(self, document_id: str, name: str) -> str:
         """See `Store.location`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -13,13 +14,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from daemon.audit import ABANDONED_AFTER, Check, Seen, examined
-from daemon.model import Attempt, Cause, Outcome, PageRecord, PageReport, PageState, ResultStatus
+from daemon.model import Attempt, Cause, Holder, Outcome, PageRecord, PageReport, PageState, ResultStatus
 from daemon.recovery import Parked, Standing
-from tests.contract.ledger_contract import HERE, T0, after, converted, document, failed
+from tests.contract.ledger_contract import HERE, LEASE_S, T0, after, claimed, converted, document, failed
 from tests.fakes.edges import Countdown, DiedError
 from tests.shell.test_order import CASES
 from tests.shell.test_sweep import GOOD, Swept, gone, settled_with_pages, stored
 
+LIFE = Holder(host="here", boot_id="boot", invocation="life", pid=1)
 HOUR = ABANDONED_AFTER + timedelta(seconds=1)
 
 
@@ -78,6 +80,8 @@ FOUND: dict[str, tuple[Seen, Check]] = {
     "parked": (but(parked=PARKED), Check.PARKED_AND_PUBLISHED),
     "failed and published": (but(settled=failed(attempt(1))), Check.NOT_SETTLED),
     "stored and not settled": (but(settled=None), Check.NOT_SETTLED),
+    "a file less": (replace(CLEAN, lacking=("document.md",)), Check.ARTEFACT_MISSING),
+    "an attempt too many": (replace(CLEAN, over_limit=1), Check.TOO_MANY_ATTEMPTS),
     "no end": (but(settled=None, manifest=None, attempts=(attempt(1, ended=False),)), Check.ABANDONED),
 }
 FINE: dict[str, Seen] = {
@@ -166,6 +170,51 @@ def test_a_manifest_that_somebody_removed(tmp_path: Path) -> None:
     assert swept.audit() == []
     Path(swept.world.store.location("good", "manifest.json")).unlink()
     assert [finding.check for finding in swept.audit()] == [Check.NOT_PUBLISHED]
+
+
+def test_a_file_that_somebody_removed(tmp_path: Path) -> None:
+    """The manifest is there, and a reader who follows it finds nothing."""
+    swept = Swept(tmp_path, GOOD)
+    swept.daemon()
+    Path(swept.world.store.location("good", "document.md")).unlink()
+    (finding,) = swept.audit()
+    assert (finding.check, "document.md" in finding.detail) == (Check.ARTEFACT_MISSING, True)
+
+
+@pytest.mark.parametrize(("deaths", "checks"), [(3, []), (4, [Check.TOO_MANY_ATTEMPTS])])
+def test_more_attempts_than_are_allowed(tmp_path: Path, deaths: int, checks: list[Check]) -> None:
+    """A document may kill three parents; a fourth means that somebody did not count, or that the limit was lowered."""
+    swept = Swept(tmp_path, GOOD)
+    now = swept.world.clock.now
+    for life in range(deaths):
+        claim = claimed(swept.world.ledger, document("killer"), holder=replace(LIFE, invocation=f"{life}"), now=now())
+        swept.world.clock.advance(LEASE_S + 1)
+    ended = claimed(swept.world.ledger, document("killer"), holder=LIFE, now=now()).attempt
+    swept.world.ledger.settle(ended, failed(ended))
+    assert claim.attempt.number == deaths
+    assert [finding.check for finding in swept.audit()] == checks
+
+
+def test_an_audit_holds_no_more_than_a_page(tmp_path: Path) -> None:
+    """Five thousand open documents and as many findings: told one by one, with the ids of a page in memory."""
+    swept = Swept(tmp_path, GOOD)
+    swept.daemon()
+    ledger = swept.world.ledger
+    with ledger.file.write() as db:  # type: ignore[attr-defined]  # the real one
+        db.executemany(
+            "INSERT INTO documents (id, uri, options, registered_us) VALUES (?, 's3://b/k', '{}', 0)",
+            [(f"d{number:05}",) for number in range(5_000)],
+        )
+    pages: list[int] = []
+    documents = swept.recovery.documents
+
+    def counted(*, after: str, limit: int) -> Any:
+        pages.append(limit)
+        return documents(after=after, limit=limit)
+
+    swept.recovery.documents = counted  # type: ignore[method-assign]
+    assert Counter(finding.check for finding in swept.audit()) == {Check.LOST: 5_000}
+    assert set(pages) == {500}
 
 
 def test_pages_of_a_neighbour_are_none_of_its_own(tmp_path: Path) -> None:

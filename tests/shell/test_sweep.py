@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +22,7 @@ from daemon.audit import AuditEdges, Finding, audit
 from daemon.errors import LeaseLostError, WorldError
 from daemon.intake import read
 from daemon.ledgers import recovery_of
-from daemon.model import Cause, PageRecord, PageReport, PageState, ResultStatus
+from daemon.model import Cause, Holder, PageRecord, PageReport, PageState, ResultStatus
 from daemon.queue import DeadLetter
 from daemon.queue_local import LocalQueue
 from daemon.recovery import Parked
@@ -81,15 +82,23 @@ class Swept:
 
     def audit(self) -> list[Finding]:
         """What does not agree."""
-        return audit(
+        findings: list[Finding] = []
+        audited = audit(
             AuditEdges(
                 recovery=self.recovery,
                 store=self.world.store,
                 checkpoints=self.world.checkpoints,
                 queue=self.world.queue,
                 clock=self.world.clock,
-            )
+                holder=Holder(host="here", boot_id="boot", invocation="audit", pid=1),
+            ),
+            tell=findings.append,
         )
+        assert audited.clean == (not findings)
+        assert {check: number for check, number in audited.findings.items() if number} == Counter(
+            finding.check for finding in findings
+        )
+        return findings
 
     def bodies(self) -> set[str]:
         """What waits in the queue, delayed or not."""

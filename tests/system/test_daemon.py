@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from daemon.errors import ExitStatus
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Cause, ResultStatus
 from daemon.samples import SAMPLES
-from tests.system.daemon_process import alive, daemon, environment, processes_below
+from tests.system.daemon_process import NET_S, alive, daemon, environment, processes_below
 
 pytestmark = [pytest.mark.engine, pytest.mark.aws, pytest.mark.process]
 
@@ -45,16 +46,28 @@ def depth(aws: Emulated) -> tuple[int, int]:
     return int(attributes[names[0]]), int(attributes[names[1]])
 
 
+def figures(port: int) -> dict[str, float]:
+    """What the daemon serves, by name and labels."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=NET_S) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
 def test_every_sample_ends_as_it_must(aws: Emulated, samples: Path, tmp_path: Path) -> None:
     """From S3's own events to Markdown with the right words, or to a dead letter with the right cause."""
     for sample in SAMPLES:
         aws.upload(samples / sample.name)
-    env = environment(aws, tmp_path / "state", WORKERS="2")
+    env = environment(aws, tmp_path / "state", WORKERS="2", METRICS__LISTEN="127.0.0.1:0")
     with daemon(env) as running:
         settled = {}
         for sample in SAMPLES:
             uri = f"s3://{aws.bucket}/inbox/{sample.name}"
             settled[sample.name] = running.wait_for("attempt.settled", uri=uri)
+        told = figures(running.wait_for("metrics.served")["port"])
+        assert sum(value for name, value in told.items() if name.startswith("bulkhead_documents_total")) == len(SAMPLES)
+        assert told["bulkhead_child_peak_bytes_count"] > len(SAMPLES) // 2, "some have no child"
+        assert told["bulkhead_lines_uncounted_total"] == 0
         running.send(signal.SIGTERM)
         assert running.left_with() == 0
     for sample in SAMPLES:

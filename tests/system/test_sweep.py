@@ -65,8 +65,11 @@ def test_one_sweep(aws: Emulated, tmp_path: Path) -> None:
     """What may pass goes back with a delay, what may not is parked and told once; nothing is left in the queue."""
     state = tmp_path / "state"
     given_up(aws, state, shaky=Cause.CRASHED, locked=Cause.ENCRYPTED)
-    result = bulkhead(aws, state, "sweep", "--json")
+    result = bulkhead(aws, state, "sweep", "--json", METRICS__TEXTFILE_DIR=str(tmp_path))
     assert result.returncode == ExitStatus.DONE, result.stderr
+    figures = (tmp_path / "bulkhead_sweep.prom").read_text().splitlines()
+    assert {'bulkhead_sweep_done{what="reclaimed"} 1.0', 'bulkhead_parked{cause="encrypted"} 1.0'} <= set(figures)
+    assert (tmp_path / "bulkhead_sweep_success.prom").exists()
     told = [json.loads(line) for line in result.stdout.splitlines()]
     assert told[-1] == {"swept": {"reclaimed": 1, "parked": 1, "alerted": 1}, "dry_run": False}
     errors = [json.loads(line) for line in result.stderr.splitlines() if '"document.parked"' in line]
@@ -172,7 +175,11 @@ def test_an_audit(aws: Emulated, tmp_path: Path) -> None:
     attempt = claimed(ledger, document("vanished"), now=datetime.now(UTC)).attempt
     ledger.settle(attempt, converted(attempt))
     ledger.close()
-    found = bulkhead(aws, state, "audit", "--json")
+    found = bulkhead(aws, state, "audit", "--json", METRICS__TEXTFILE_DIR=str(tmp_path))
+    figures = (tmp_path / "bulkhead_audit.prom").read_text().splitlines()
+    assert {'bulkhead_audit_findings{check="not_published"} 1.0', 'bulkhead_audit_findings{check="lost"} 0.0'} <= set(
+        figures
+    )
     assert found.returncode == ExitStatus.DOCUMENT_FAILED
     (finding,) = [json.loads(line) for line in found.stdout.splitlines()]
     assert (finding["check"], finding["document_id"]) == ("not_published", "vanished")
