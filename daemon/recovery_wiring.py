@@ -108,9 +108,10 @@ def sweep(settings: Settings, *, dry_run: bool) -> tuple[Counter[str], list[Did]
     )
     folder = "" if dry_run else settings.metrics.textfile_dir
     with (
-        written(folder, "sweep", clock=SystemClock()) as figures,
         opened(settings, command="bulkhead sweep") as edges,
         sweep_lock(settings, edges.ledger),
+        # Within the lock: one that leaves because another sweeps must not say that sweeps fail.
+        written(folder, "sweep", clock=SystemClock()) as figures,
     ):
         sweeping = Sweep(
             SweepEdges(

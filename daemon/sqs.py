@@ -40,6 +40,10 @@ CLOSE_WAIT_S = 2.0
 DEFAULT_MAX_BYTES = 262_144
 
 
+#: SQS lets no queue take less.
+LEAST_MAX_BYTES = 1_024
+
+
 class _Delay(TypedDict, total=False):
     """How SQS names it."""
 
@@ -156,7 +160,17 @@ class SqsQueue:
         Raises `WorldError`, `ResourceError` when there is no such queue, `ConfigurationError` when none is set.
         """
         url = self._dead_url("send a dead letter")
-        packed = parcel(letter, host=self._host, max_bytes=self._max_bytes(url))
+        limit = self._max_bytes(url)
+        try:
+            self._put(url, letter, limit)
+        except ConfigurationError:
+            # The limit was lowered since it was read, or may not be read: a document must not hang on that.
+            self._dead_max_bytes = None
+            lower = min(self._max_bytes(url), LEAST_MAX_BYTES if limit == DEFAULT_MAX_BYTES else limit - 1)
+            self._put(url, letter, lower)
+
+    def _put(self, url: str, letter: DeadLetter, max_bytes: int) -> None:
+        packed = parcel(letter, host=self._host, max_bytes=max_bytes)
         attributes: dict[str, MessageAttributeValueTypeDef] = {
             name: {"DataType": kind, "StringValue": value} for name, (kind, value) in packed.attributes.items()
         }

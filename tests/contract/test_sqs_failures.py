@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -11,11 +11,14 @@ import pytest
 
 from daemon.config import QueueSettings
 from daemon.errors import ConfigurationError, LeaseLostError, ResourceError, WorldError
-from daemon.model import Cause, Message
-from daemon.queue import DeadLetter
+from daemon.heartbeat import Heartbeat, InHand
+from daemon.killswitch import KillSwitch
+from daemon.model import Cause, KillReason, Message
+from daemon.queue import DeadLetter, DeadMessage
 from daemon.sqs import SqsQueue
 from tests.contract.queue_contract import NEVER
 from tests.fakes.clock import FakeClock
+from tests.fakes.ledger import MemoryLedger
 from tests.fakes.sqs_stage import NET_S, Stage
 
 
@@ -45,6 +48,14 @@ def on(stage: Stage, clock: FakeClock | None = None, **settings: Any) -> SqsQueu
 def message(received_s: float = 1000.0) -> Message:
     """A message in hand."""
     return Message(message_id="m", receipt_handle="r", body="b", receive_count=1, received_monotonic_s=received_s)
+
+
+def size_bytes(sent: dict[str, Any]) -> int:
+    """As SQS counts a message."""
+    parts = [sent["MessageBody"]]
+    for name, value in sent["MessageAttributes"].items():
+        parts += [name, value["DataType"], value["StringValue"]]
+    return sum(len(part.encode()) for part in parts)
 
 
 DELIVERED = {"Messages": [{"MessageId": "m", "ReceiptHandle": "r", "Body": "b"}]}
@@ -203,11 +214,102 @@ def test_a_dead_letter_fits_the_queue_that_it_goes_to(stage: Stage) -> None:
     on(stage).dead_letter(DeadLetter(body="b" * 1000, cause=Cause.TIMEOUT, detail="é" * 5000))
     stage.called()
     _, sent, _ = stage.called()
-    parts = [sent["MessageBody"]]
-    for name, value in sent["MessageAttributes"].items():
-        parts += [name, value["DataType"], value["StringValue"]]
     assert sent["MessageBody"] == "b" * 1000
-    assert 2000 < sum(len(part.encode()) for part in parts) <= 2048
+    assert 2000 < size_bytes(sent) <= 2048
+
+
+@pytest.mark.aws
+@pytest.mark.parametrize("limit", [262_144, 1_048_576])
+def test_the_largest_message_with_the_longest_history_is_dead_lettered(stage: Stage, limit: int) -> None:
+    """A full body leaves room for causes by being cut at its end; what SQS counts is never above its limit."""
+    stage.script.put((200, None, {"Attributes": {"MaximumMessageSize": str(limit)}}))
+    stage.script.put((200, None, {"MessageId": "1"}))
+    history = "; then ".join(f"killed by SIGSEGV in ocr of page {page}" for page in range(9_999))
+    on(stage).dead_letter(DeadLetter(body="é" * (limit // 2), cause=Cause.CRASHED, detail=history, document_id="d"))
+    stage.called()
+    _, sent, _ = stage.called()
+    assert limit - 8 <= size_bytes(sent) <= limit
+    attributes = {name: value["StringValue"] for name, value in sent["MessageAttributes"].items()}
+    assert (attributes["cause"], attributes["document_id"], attributes["body_bytes"]) == ("crashed", "d", str(limit))
+    assert attributes["detail"].startswith("killed by SIGSEGV in ocr of page 0; then ")
+
+
+@pytest.mark.aws
+@pytest.mark.parametrize(("readable", "lower"), [(True, 2048), (False, 1024)])
+def test_a_limit_that_was_lowered(stage: Stage, readable: bool, lower: int) -> None:  # noqa: FBT001
+    """A document must not hang on a limit that was read an hour ago, or that this role may not read."""
+    queue = on(stage)
+    letter = DeadLetter(body="b" * 9_000, cause=Cause.TIMEOUT, detail="slow", document_id="d")
+    denied: tuple[int, str | None, dict[str, Any]] = (403, "AccessDenied", {})
+    stage.script.put((200, None, {"Attributes": {"MaximumMessageSize": "10000"}}) if readable else denied)
+    stage.script.put((400, "InvalidParameterValue", {}))
+    stage.script.put((200, None, {"Attributes": {"MaximumMessageSize": "2048"}}) if readable else denied)
+    stage.script.put((200, None, {"MessageId": "1"}))
+    queue.dead_letter(letter)
+    calls = [stage.called() for _ in range(4)]
+    assert [call[0] for call in calls] == ["GetQueueAttributes", "SendMessage"] * 2
+    assert size_bytes(calls[3][1]) <= lower
+    assert calls[3][1]["MessageAttributes"]["body_bytes"]["StringValue"] == "9000"
+
+
+@pytest.mark.aws
+def test_a_letter_that_is_refused_whatever_its_size(stage: Stage) -> None:
+    """Two tries, then the operator's: no loop, and nothing is believed to be sent."""
+    for _ in range(2):
+        stage.script.put((200, None, {"Attributes": {"MaximumMessageSize": "262144"}}))
+        stage.script.put((400, "InvalidParameterValue", {}))
+    with pytest.raises(ConfigurationError):
+        on(stage).dead_letter(DeadLetter(body="b", cause=Cause.TIMEOUT, detail="slow"))
+    assert stage.calls.qsize() == 4
+
+
+@pytest.mark.aws
+@pytest.mark.parametrize("beyond_s", [-30.5, 0.0, 3600.0])
+def test_after_twelve_hours_the_message_is_somebody_elses(stage: Stage, beyond_s: float) -> None:
+    """AWS would refuse; nothing is asked, the work is stopped, and the message is delivered again."""
+    clock = FakeClock(monotonic_s=1000.0)
+    queue = on(stage, clock)
+    clock.advance(43_200 + beyond_s)
+    steps: list[Callable[[], None]] = [
+        lambda: queue.extend(message(), visibility_s=60),
+        lambda: queue.release(message()),
+    ]
+    for step in steps:
+        with pytest.raises(LeaseLostError, match="12 h ago"):
+            step()
+    assert stage.calls.empty()
+
+
+@pytest.mark.aws
+def test_a_heartbeat_whose_receipt_has_expired_stops_the_work(stage: Stage) -> None:
+    """The document may be on another host: the child is killed, nothing is published, and no other message suffers."""
+    queue = on(stage)
+    heartbeat = Heartbeat(queue=queue, ledger=MemoryLedger(), clock=FakeClock(), visibility_s=60, interval_s=20)
+    lost, kept = InHand(message(), KillSwitch()), InHand(message(), KillSwitch())
+    heartbeat.hold(lost)
+    stage.fail(1, 400, "ReceiptHandleIsInvalid")
+    heartbeat.beat()
+    heartbeat.let_go(lost)
+    heartbeat.hold(kept)
+    heartbeat.beat()
+    assert (lost.switch.reason, kept.switch.reason) == (KillReason.LEASE_LOST, None)
+
+
+@pytest.mark.aws
+@pytest.mark.parametrize("code", ["ReceiptHandleIsInvalid", "InvalidParameterValue"])
+def test_a_delete_whose_receipt_has_expired(stage: Stage, code: str) -> None:
+    """It comes back, and is found settled; a dead letter is found done."""
+    queue = on(stage)
+    stage.fail(3, 400, code)
+    letter = DeadMessage(message_id="m", receipt_handle="r", body="b")
+    steps: list[Callable[[], None]] = [
+        lambda: queue.delete(message()),
+        lambda: queue.release(message()),
+        lambda: queue.delete_dead(letter),
+    ]
+    for step in steps:
+        with pytest.raises(LeaseLostError):
+            step()
 
 
 @pytest.mark.aws

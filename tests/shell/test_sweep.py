@@ -390,6 +390,20 @@ def test_another_ledgers_letter_is_reclaimed_by_its_body(tmp_path: Path) -> None
     assert [json.loads(body) for body in swept.bodies()] == [{"uri": "s3://bucket/x.pdf", "id": "x-1"}]
 
 
+def test_a_letter_whose_body_was_cut(tmp_path: Path) -> None:
+    """Too large for the dead-letter queue: the ledger knows what to ask for; where it does not, a person is asked."""
+    swept = failed(tmp_path)
+    (letter,) = swept.world.queue._dead.values()
+    letter.body = letter.body[:9] + "…"
+    swept.sweep()
+    assert {json.loads(body)["uri"] for body in swept.bodies()} == {"s3://bucket/killer.pdf"}
+    swept.world.queue.dead_letter(
+        DeadLetter(body='{"uri…', cause=Cause.CRASHED, detail="", document_id="who", attempts=1)
+    )
+    swept.sweep()
+    assert [(each.key, each.cause, each.body) for each in swept.parked()] == [("who", Cause.CRASHED, '{"uri…')]
+
+
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     """It says what it would do, and the real one then does it."""
     swept = failed(tmp_path)

@@ -191,9 +191,10 @@ def test_a_second_sweep_at_the_same_time(aws: Emulated, tmp_path: Path) -> None:
     state = tmp_path / "state"
     given_up(aws, state)
     with instance_lock(state / "sweep.lock"), instance_lock(state / "instance.lock"):
-        result = bulkhead(aws, state, "sweep")
+        result = bulkhead(aws, state, "sweep", METRICS__TEXTFILE_DIR=str(tmp_path))
         assert result.returncode == ExitStatus.ALREADY_RUNNING
         assert "sweep.lock is locked; pid " in result.stderr
+        assert not (tmp_path / "bulkhead_sweep.prom").exists(), "the one that holds the lock writes the figures"
     with instance_lock(state / "instance.lock"):
         assert bulkhead(aws, state, "sweep").returncode == ExitStatus.DONE
 
