@@ -207,6 +207,30 @@ def fill_memfds() -> None:
         threading.Event().wait(0.01)
 
 
+def burst(*, in_memfd: bool = False) -> None:
+    """Take half a gigabyte of shared memory as fast as it goes: a look may miss it, the kernel does not."""
+    step, steps = b"\x01" * 2**22, 128
+    if in_memfd:
+        descriptor = os.memfd_create("burst")
+        for _ in range(steps):
+            os.write(descriptor, step)
+    else:
+        block = mmap.mmap(-1, steps * len(step))
+        for _ in range(steps):
+            block.write(step)
+
+
+def burst_below() -> None:
+    """Let a child of the child be the greedy one, and wait for it."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            burst()
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
 def fill_scratch(*, keep_names: bool) -> None:
     """Write small files without end, and keep them open; without names they cannot be found in the folder."""
     for number in itertools.count():
@@ -315,6 +339,9 @@ COMMANDS: Mapping[str, Callable[[str], object]] = {
     "write-document": lambda _: write_to_document(),
     "map-shared": lambda _: map_shared(),
     "fill-memfds": lambda _: fill_memfds(),
+    "burst": lambda _: burst(),
+    "burst-memfd": lambda _: burst(in_memfd=True),
+    "burst-below": lambda _: burst_below(),
     "fill-scratch": lambda _: fill_scratch(keep_names=True),
     "fill-unnamed": lambda _: fill_scratch(keep_names=False),
     "make-files": lambda _: make_files(),
