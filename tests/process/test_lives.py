@@ -13,6 +13,7 @@ from typing import BinaryIO
 import pytest
 import structlog
 
+from daemon.cgroup import Group
 from daemon.children import ChildResult, Deadlines, KillSwitch
 from daemon.errors import WorldError
 from daemon.model import Cause, KillReason, PageMode, PageRecord, PageState, Plan
@@ -258,3 +259,27 @@ def test_many(ward: Ward) -> None:
     number = 100 if ward.start == "zygote" else 10
     causes = [ward.run("a", failpoints="child.ocr=kill" if turn % 2 else "").outcome.cause for turn in range(number)]
     assert causes == [Cause.CONVERTED, Cause.CRASHED] * (number // 2)
+
+
+class RecordedGroup(Group):
+    """Says what was asked of it, and in which order."""
+
+    def __init__(self, said: list[object]) -> None:
+        self._said = said
+
+    def place(self, pid: int) -> None:
+        """See `Group`."""
+        self._said += ["placed", Path(f"/proc/{pid}").exists()]
+
+    def remove(self) -> None:
+        """See `Group`."""
+        self._said.append("removed")
+
+
+@pytest.mark.parametrize("text", ["a", "encrypted"])
+def test_group(ward: Ward, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A child is in its group before it has its document; the group goes when the child has ended, however it did."""
+    said: list[object] = []
+    monkeypatch.setattr(ward.children, "_group", lambda: RecordedGroup(said))
+    ward.run(text, on_page=lambda record, _pages: said.append(record.page))
+    assert said == ["placed", True, *([1] if text == "a" else []), "removed"]
