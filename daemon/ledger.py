@@ -52,10 +52,14 @@ def id_conflict(document: Document, known: Document) -> DocumentError:
 def overtaken(attempt: Attempt, *, by: Holder, now: datetime) -> Attempt:
     """An attempt whose lease ran out, as it is ended when `by` takes its document over.
 
-    Where its holder wrote down why it would be cut off (it was told to stop, the world failed), that stands.
+    Where its holder wrote down why it would be cut off (it was told to stop, the world failed), that stands. A holder
+    that takes over from itself lives: its mark was not confirmed, or its heartbeats did not get through.
     """
     was = attempt.holder
     who = f"pid {was.pid} on host {was.host}"
+    if was == by:
+        silent = Outcome(cause=Cause.LEASE_LOST, detail=f"attempt {attempt.number} was left: {who} lost its lease")
+        return replace(attempt, ended_at=now, outcomes=(*attempt.outcomes, silent))
     if was.host == by.host and was.boot_id != by.boot_id:
         detail = f"attempt {attempt.number} was cut off: host {was.host} rebooted"
     else:

@@ -7,34 +7,39 @@ twice. The rules of locking and errors are `sqlite_file.py`'s, the tables are `l
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from daemon.errors import LeaseLostError
-from daemon.ledger import AlreadySettled, Claim, Claimed, Held, excused, id_conflict, overtaken
+from daemon.ledger import AlreadySettled, Claim, Claimed, Held, excused, overtaken
 from daemon.ledger_rows import (
     APPLICATION_ID,
     ATTEMPT_COLUMNS,
     DOCUMENT_COLUMNS,
     MIGRATIONS,
-    OUTCOME_COLUMNS,
     SETTLED_COLUMNS,
     USABLE_FROM,
-    Row,
     attempt_row,
-    document_row,
     microseconds,
-    outcome_row,
     settled_row,
     text,
     to_attempt,
     to_document,
-    to_outcome,
     to_settled,
+)
+from daemon.ledger_statements import (
+    append_outcome,
+    attempts_of,
+    document_of,
+    end,
+    insert,
+    outcomes_of,
+    register,
+    reopen,
+    require,
+    settled_of,
 )
 from daemon.model import Attempt, Document, Holder, Outcome, ResultStatus, Settled
 from daemon.notice import of_settled
@@ -96,8 +101,8 @@ class SqliteLedger:
             if newest is not None and newest.ended_at is None:
                 closed = overtaken(newest, by=holder, now=now)
                 for outcome in closed.outcomes[len(newest.outcomes) :]:
-                    _append(db, newest, outcome)
-                _end(db, newest, now)
+                    append_outcome(db, newest, outcome)
+                end(db, newest, now)
                 history = attempts_of(db, document.id)
             attempt = Attempt(
                 document_id=document.id,
@@ -106,14 +111,14 @@ class SqliteLedger:
                 started_at=now,
                 lease_until=now + timedelta(seconds=lease_s),
             )
-            _insert(db, "attempts", ATTEMPT_COLUMNS, attempt_row(attempt))
+            insert(db, "attempts", ATTEMPT_COLUMNS, attempt_row(attempt))
             (forgotten,) = db.execute("SELECT reopened_after FROM documents WHERE id = ?", (document.id,)).fetchone()
             return Claimed(attempt=attempt, history=tuple(each for each in history if each.number > forgotten))
 
     def renew(self, attempt: Attempt, *, now: datetime, lease_s: float) -> None:
         """See `Ledger.renew`."""
         with self._file.write() as db:
-            _require(db, attempt)
+            require(db, attempt)
             db.execute(
                 "UPDATE attempts SET lease_until_us = ? WHERE document_id = ? AND number = ?",
                 (microseconds(now + timedelta(seconds=lease_s)), attempt.document_id, attempt.number),
@@ -122,13 +127,13 @@ class SqliteLedger:
     def check(self, attempt: Attempt) -> None:
         """See `Ledger.check`."""
         with self._file.read() as db:
-            _require(db, attempt)
+            require(db, attempt)
 
     def record_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """See `Ledger.record_outcome`."""
         with self._file.write() as db:
-            _require(db, attempt)
-            _append(db, attempt, outcome)
+            require(db, attempt)
+            append_outcome(db, attempt, outcome)
 
     def excuse(self, attempt: Attempt) -> None:
         """See `Ledger.excuse`."""
@@ -143,13 +148,13 @@ class SqliteLedger:
                     "DELETE FROM outcomes WHERE document_id = ? AND attempt = ? AND position = ?",
                     (attempt.document_id, attempt.number, len(amended.outcomes)),
                 )
-                _append(db, amended, amended.outcomes[-1])
+                append_outcome(db, amended, amended.outcomes[-1])
 
     def end_attempt(self, attempt: Attempt, *, now: datetime) -> None:
         """See `Ledger.end_attempt`."""
         with self._file.write() as db:
-            _require(db, attempt)
-            _end(db, attempt, now)
+            require(db, attempt)
+            end(db, attempt, now)
 
     def settle(self, attempt: Attempt, settled: Settled) -> None:
         """See `Ledger.settle`."""
@@ -162,9 +167,9 @@ class SqliteLedger:
                 settled_row(settled)
             ):
                 return
-            _require(db, attempt)
-            _end(db, attempt, settled.settled_at)
-            _insert(db, "settled", SETTLED_COLUMNS, settled_row(settled))
+            require(db, attempt)
+            end(db, attempt, settled.settled_at)
+            insert(db, "settled", SETTLED_COLUMNS, settled_row(settled))
             document = document_of(db, settled.document_id)
             if self.notices and document is not None:
                 enqueue(db, of_settled(document, settled))
@@ -214,7 +219,7 @@ class SqliteLedger:
         columns = ", ".join(f"a.{name}" for name in ATTEMPT_COLUMNS.split(", "))
         with self._file.read() as db:
             rows = db.execute(f"SELECT {columns} {_RUNNING} ORDER BY a.started_us, a.rowid").fetchall()
-            return [to_attempt(row, _outcomes(db, row[0]).get(row[1], ())) for row in rows]
+            return [to_attempt(row, outcomes_of(db, row[0]).get(row[1], ())) for row in rows]
 
     def counts(self) -> Mapping[str, int]:
         """See `Ledger.counts`."""
@@ -234,90 +239,3 @@ class SqliteLedger:
     def close(self) -> None:
         """See `Ledger.close`."""
         self._file.close()
-
-
-def reopen(db: sqlite3.Connection, document_id: str) -> bool:
-    """`Ledger.reopen` within a transaction of the caller's."""
-    if db.execute("DELETE FROM settled WHERE document_id = ?", (document_id,)).rowcount == 0:
-        return False
-    db.execute(
-        """UPDATE documents SET reopened_after =
-             (SELECT max(number) FROM attempts WHERE document_id = documents.id) WHERE id = ?""",
-        (document_id,),
-    )
-    return True
-
-
-def register(db: sqlite3.Connection, document: Document, now: datetime) -> None:
-    """Insert `document` unless it is there; raises `DocumentError` when its id is another URI's."""
-    known = document_of(db, document.id)
-    if known is None:
-        columns = f"{DOCUMENT_COLUMNS}, registered_us"
-        _insert(db, "documents", columns, (*document_row(document), microseconds(now)))
-    elif known.uri != text(document.uri):
-        raise id_conflict(document, known)
-
-
-def _insert(db: sqlite3.Connection, table: str, columns: str, row: Row) -> None:
-    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))})", row)
-
-
-def _append(db: sqlite3.Connection, attempt: Attempt, outcome: Outcome) -> None:
-    """One more outcome of an attempt."""
-    key = (attempt.document_id, attempt.number)
-    query = "SELECT count(*) FROM outcomes WHERE document_id = ? AND attempt = ?"
-    (written,) = db.execute(query, key).fetchone()
-    columns = f"document_id, attempt, position, {OUTCOME_COLUMNS}"
-    _insert(db, "outcomes", columns, (*key, written + 1, *outcome_row(outcome)))
-
-
-def _end(db: sqlite3.Connection, attempt: Attempt, at: datetime) -> None:
-    db.execute(
-        "UPDATE attempts SET ended_us = ? WHERE document_id = ? AND number = ?",
-        (microseconds(at), attempt.document_id, attempt.number),
-    )
-
-
-def document_of(db: sqlite3.Connection, document_id: str) -> Document | None:
-    """What is registered under this id, within a transaction of the caller's."""
-    row = db.execute(f"SELECT {DOCUMENT_COLUMNS} FROM documents WHERE id = ?", (document_id,)).fetchone()
-    return None if row is None else to_document(row)
-
-
-def attempts_of(db: sqlite3.Connection, document_id: str) -> list[Attempt]:
-    """All attempts with their outcomes, oldest first."""
-    outcomes = _outcomes(db, document_id)
-    rows = db.execute(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE document_id = ? ORDER BY number", (document_id,))
-    return [to_attempt(row, outcomes.get(row[1], ())) for row in rows.fetchall()]
-
-
-def _outcomes(db: sqlite3.Connection, document_id: str) -> dict[int, list[Outcome]]:
-    """Outcomes of a document's attempts by the attempt's number, in order."""
-    query = f"SELECT attempt, {OUTCOME_COLUMNS} FROM outcomes WHERE document_id = ? ORDER BY attempt, position"
-    by_attempt: dict[int, list[Outcome]] = {}
-    for number, *row in db.execute(query, (document_id,)).fetchall():
-        by_attempt.setdefault(number, []).append(to_outcome(row))
-    return by_attempt
-
-
-def settled_of(db: sqlite3.Connection, document_id: str) -> Settled | None:
-    """The terminal record, if there is one."""
-    row = db.execute(f"SELECT {SETTLED_COLUMNS} FROM settled WHERE document_id = ?", (document_id,)).fetchone()
-    return None if row is None else to_settled(row)
-
-
-def _require(db: sqlite3.Connection, attempt: Attempt) -> None:
-    """Raise `LeaseLostError`, with the reason, unless `attempt` may still act for its document."""
-    what = f"attempt {attempt.number} at {attempt.document_id}"
-    if settled_of(db, attempt.document_id) is not None:
-        raise LeaseLostError(f"cannot go on with {what}: the document is settled")
-    row = db.execute(
-        "SELECT number, ended_us, host, pid FROM attempts WHERE document_id = ? ORDER BY number DESC LIMIT 1",
-        (attempt.document_id,),
-    ).fetchone()
-    assert row is not None, f"{what} was never claimed in this ledger"
-    number, ended_us, host, pid = row
-    if number != attempt.number:
-        raise LeaseLostError(f"cannot go on with {what}: attempt {number} has taken over (host {host}, pid {pid})")
-    if ended_us is not None:
-        raise LeaseLostError(f"cannot go on with {what}: it has ended")

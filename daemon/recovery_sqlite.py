@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from daemon.ledger_rows import DOCUMENT_COLUMNS, Row, instant, microseconds, text, to_document
-from daemon.ledger_sqlite import SqliteLedger, attempts_of, document_of, register, reopen, settled_of
+from daemon.ledger_sqlite import SqliteLedger
+from daemon.ledger_statements import attempts_of, document_of, register, reopen, settled_of
 from daemon.model import Cause, Document, ResultStatus, Stage
 from daemon.notice import of_parked
 from daemon.outbox_sqlite import enqueue

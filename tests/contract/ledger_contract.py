@@ -126,6 +126,12 @@ class LedgerContract:
         second = claimed(ledger, document(), holder=replace(HERE, boot_id="boot-9"), now=after(LEASE_S))
         assert "host here rebooted" in second.history[0].outcomes[0].detail
 
+    def test_takeover_from_oneself(self, ledger: Ledger) -> None:
+        """A claim that was written and never confirmed: its holder lives, so nobody's document pays for it."""
+        claimed(ledger, document())
+        (left,) = claimed(ledger, document(), now=after(LEASE_S)).history
+        assert (left.ended_at, left.last_cause) == (after(LEASE_S), Cause.LEASE_LOST)
+
     def test_takeover_of_what_was_told_to_stop(self, ledger: Ledger) -> None:
         """A parent that was told to stop, and then killed, has said so; nothing else is put in its mouth."""
         first = claimed(ledger, document()).attempt

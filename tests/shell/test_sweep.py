@@ -7,6 +7,7 @@ before or after it took effect, for every n; then another sweep runs.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import threading
 from collections import Counter
@@ -52,13 +53,14 @@ class Swept:
     def __init__(self, folder: Path, case: Case) -> None:
         self.world = World(KIND, folder, case)
         self.recovery = recovery_of(self.world.ledger)
+        self._lives = itertools.count()
         self.alerts = 0
         self.listings: list[MemoryListing] = []
 
     def daemon(self, countdown: Countdown = NOBODY) -> None:
         """One life of a parent."""
         with contextlib.suppress(DiedError):
-            self.world.live("life", countdown)
+            self.world.live(f"life-{next(self._lives)}", countdown)
 
     def sweep(self, countdown: Countdown = NOBODY, *, rules: SweepRules = RULES) -> Sweep:
         """One sweep, perhaps cut; then the letters that it held can be received again."""

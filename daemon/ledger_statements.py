@@ -1,0 +1,118 @@
+"""What `ledger_sqlite.py` and `recovery_sqlite.py` ask and write within their transactions.
+
+Edge. Rules: every function is part of a transaction that the caller has begun; only names of tables and columns, all of
+them constants, are put into statements.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+
+from daemon.errors import LeaseLostError
+from daemon.ledger import id_conflict
+from daemon.ledger_rows import (
+    ATTEMPT_COLUMNS,
+    DOCUMENT_COLUMNS,
+    OUTCOME_COLUMNS,
+    SETTLED_COLUMNS,
+    Row,
+    document_row,
+    microseconds,
+    outcome_row,
+    text,
+    to_attempt,
+    to_document,
+    to_outcome,
+    to_settled,
+)
+from daemon.model import Attempt, Document, Outcome, Settled
+
+
+def reopen(db: sqlite3.Connection, document_id: str) -> bool:
+    """`Ledger.reopen` within a transaction of the caller's."""
+    if db.execute("DELETE FROM settled WHERE document_id = ?", (document_id,)).rowcount == 0:
+        return False
+    db.execute(
+        """UPDATE documents SET reopened_after =
+             (SELECT max(number) FROM attempts WHERE document_id = documents.id) WHERE id = ?""",
+        (document_id,),
+    )
+    return True
+
+
+def register(db: sqlite3.Connection, document: Document, now: datetime) -> None:
+    """Insert `document` unless it is there; raises `DocumentError` when its id is another URI's."""
+    known = document_of(db, document.id)
+    if known is None:
+        columns = f"{DOCUMENT_COLUMNS}, registered_us"
+        insert(db, "documents", columns, (*document_row(document), microseconds(now)))
+    elif known.uri != text(document.uri):
+        raise id_conflict(document, known)
+
+
+def insert(db: sqlite3.Connection, table: str, columns: str, row: Row) -> None:
+    """One row; `columns` are constants of `ledger_rows.py`."""
+    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))})", row)
+
+
+def append_outcome(db: sqlite3.Connection, attempt: Attempt, outcome: Outcome) -> None:
+    """One more outcome of an attempt."""
+    key = (attempt.document_id, attempt.number)
+    query = "SELECT count(*) FROM outcomes WHERE document_id = ? AND attempt = ?"
+    (written,) = db.execute(query, key).fetchone()
+    columns = f"document_id, attempt, position, {OUTCOME_COLUMNS}"
+    insert(db, "outcomes", columns, (*key, written + 1, *outcome_row(outcome)))
+
+
+def end(db: sqlite3.Connection, attempt: Attempt, at: datetime) -> None:
+    """The instant at which an attempt ended."""
+    db.execute(
+        "UPDATE attempts SET ended_us = ? WHERE document_id = ? AND number = ?",
+        (microseconds(at), attempt.document_id, attempt.number),
+    )
+
+
+def document_of(db: sqlite3.Connection, document_id: str) -> Document | None:
+    """What is registered under this id, within a transaction of the caller's."""
+    row = db.execute(f"SELECT {DOCUMENT_COLUMNS} FROM documents WHERE id = ?", (document_id,)).fetchone()
+    return None if row is None else to_document(row)
+
+
+def attempts_of(db: sqlite3.Connection, document_id: str) -> list[Attempt]:
+    """All attempts with their outcomes, oldest first."""
+    outcomes = outcomes_of(db, document_id)
+    rows = db.execute(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE document_id = ? ORDER BY number", (document_id,))
+    return [to_attempt(row, outcomes.get(row[1], ())) for row in rows.fetchall()]
+
+
+def outcomes_of(db: sqlite3.Connection, document_id: str) -> dict[int, list[Outcome]]:
+    """Outcomes of a document's attempts by the attempt's number, in order."""
+    query = f"SELECT attempt, {OUTCOME_COLUMNS} FROM outcomes WHERE document_id = ? ORDER BY attempt, position"
+    by_attempt: dict[int, list[Outcome]] = {}
+    for number, *row in db.execute(query, (document_id,)).fetchall():
+        by_attempt.setdefault(number, []).append(to_outcome(row))
+    return by_attempt
+
+
+def settled_of(db: sqlite3.Connection, document_id: str) -> Settled | None:
+    """The terminal record, if there is one."""
+    row = db.execute(f"SELECT {SETTLED_COLUMNS} FROM settled WHERE document_id = ?", (document_id,)).fetchone()
+    return None if row is None else to_settled(row)
+
+
+def require(db: sqlite3.Connection, attempt: Attempt) -> None:
+    """Raise `LeaseLostError`, with the reason, unless `attempt` may still act for its document."""
+    what = f"attempt {attempt.number} at {attempt.document_id}"
+    if settled_of(db, attempt.document_id) is not None:
+        raise LeaseLostError(f"cannot go on with {what}: the document is settled")
+    row = db.execute(
+        "SELECT number, ended_us, host, pid FROM attempts WHERE document_id = ? ORDER BY number DESC LIMIT 1",
+        (attempt.document_id,),
+    ).fetchone()
+    assert row is not None, f"{what} was never claimed in this ledger"
+    number, ended_us, host, pid = row
+    if number != attempt.number:
+        raise LeaseLostError(f"cannot go on with {what}: attempt {number} has taken over (host {host}, pid {pid})")
+    if ended_us is not None:
+        raise LeaseLostError(f"cannot go on with {what}: it has ended")
