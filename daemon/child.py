@@ -42,17 +42,18 @@ def live(
     finished: int,
     fault_log: int,
     limits: sandbox.Limits,
+    confinement: sandbox.Confinement,
     manifest: dict[str, JsonValue] | None = None,
 ) -> int:
     """Live one life and return the exit status. `document`, `finished` and `fault_log` are descriptors."""
     faulthandler.enable(file=fault_log, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=fault_log, all_threads=True)
-    sandbox.second_lock(limits)
     voice = Voice(connection)
     voice.send(frames.Hello(pid=os.getpid(), engine=manifest))
     job = voice.receive_job()
     if job is None:
         return NOT_HEARD
+    sandbox.second_lock(limits, confinement=confinement, scratch=Path(job.scratch))
     os.chdir(job.scratch)
     tempfile.tempdir = os.environ["TMPDIR"] = job.scratch
     child_log.send_through(voice.send)
@@ -148,8 +149,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("frames", "document", "finished", "fault-log", "supervision", "memory-bytes", "max-file-bytes"):
         parser.add_argument(f"--{name}", type=int, required=True)
     arguments = parser.parse_args(argv)
-    sandbox.first_lock(parent_pid=arguments.parent)
     sandbox.adopt_orphans()
+    sandbox.first_lock(parent_pid=arguments.parent, confinement=loading.confinement(arguments))
     supervision = socket.socket(fileno=arguments.supervision)
     first_pid = os.getpid()
     pid = os.fork()
@@ -184,6 +185,7 @@ def _load_and_live(arguments: argparse.Namespace) -> int:
         finished=arguments.finished,
         fault_log=arguments.fault_log,
         limits=sandbox.Limits(memory_bytes=arguments.memory_bytes, max_file_bytes=arguments.max_file_bytes),
+        confinement=loading.confinement(arguments),
         manifest=loading.plain(engine.manifest),
     )
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import structlog
 
-from daemon import classify, frames, sandbox
+from daemon import classify, frames, sandbox, sandbox_parts
 from daemon.bounds import Bounds, Deadlines
 from daemon.cgroup import Group, Groups
 from daemon.clock import Clock
@@ -89,7 +89,14 @@ class Children:
         self._memory_bytes = memory_bytes
         self._scratch_root = scratch_root
         self._clock = clock
-        spec = EngineSpec(factory=engine_factory, path=engine_path, settings=settings.engine, threads=settings.threads)
+        spec = EngineSpec(
+            factory=engine_factory,
+            path=engine_path,
+            settings=settings.engine,
+            threads=settings.threads,
+            sandbox=settings.child.sandbox,
+            scratch_root=scratch_root.absolute(),
+        )
         start_timeout_s = settings.child.start_timeout_s
         self._groups = groups
         self._zygotes = ZygoteLauncher(
@@ -108,10 +115,13 @@ class Children:
         return self._zygotes.pid
 
     def start(self) -> dict[str, object]:
-        """Prove that the engine loads; returns its manifest.
+        """Prove that the engine loads; returns its manifest. Hides this process from its children, once and for all.
 
-        Raises EngineError with what is missing. A zygote that may not fork is replaced by spawn, loudly.
+        Raises EngineError with what is missing, and ConfigurationError when the kernel cannot keep children as the
+        settings ask. A zygote that may not fork is replaced by spawn, loudly.
         """
+        sandbox.hide()
+        sandbox_parts.demand(self._settings.child.sandbox)
         try:
             return self._launcher.start()
         except NotSingleThreadedError as error:

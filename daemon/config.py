@@ -32,6 +32,7 @@ from daemon.config_values import (
     StoreUrl,
 )
 from daemon.errors import ConfigurationError
+from daemon.sandbox_parts import Mode
 
 #: Read when neither `--config` nor `BULKHEAD_CONFIG` names another, and only if it exists.
 DEFAULT_FILE = Path("/etc/bulkhead/bulkhead.toml")
@@ -121,6 +122,8 @@ class ChildSettings(Section):
     """Without a sign of life from one page and stage for so long, the child is killed; a warning comes at half."""
     pages_per_child: Annotated[int, Field(ge=1, le=100_000)] = 40
     """Pages that one child converts before a fresh one goes on; bounds a child's memory in long documents."""
+    sandbox: Mode = Mode.AUTO
+    """`auto`: what the kernel has keeps a child from files, sockets and processes; `required`: or no start; `off`."""
     start_timeout_s: Seconds = 60.0
     """Deadline for the zygote to be warm, and for a spawned child to say hello."""
     linger_s: Seconds = 5.0
@@ -320,6 +323,8 @@ def _findings(settings: Settings, file: Path | None, in_file: Mapping[sources.Na
         notes.append(f"{file} holds a credential and everyone on this host can read it: chmod o-r {file}")
     if settings.allow_failpoints:
         notes.append("allow_failpoints is on: whoever sets BULKHEAD_FAILPOINTS can kill this process on purpose")
+    if settings.child.sandbox is Mode.OFF:
+        notes.append("child.sandbox is off: a hostile document can do whatever the user of this daemon can")
     if settings.child.document_timeout_s < settings.child.linger_s:
         notes.append(
             "child.document_timeout_s is shorter than child.linger_s: seconds are meant, and documents will time out"

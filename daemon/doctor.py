@@ -20,6 +20,7 @@ from daemon.doctor_host import Found, Verdict
 from daemon.errors import BulkheadError, EngineError, ExitStatus, OperatorError
 from daemon.ledgers import open_to_look, place
 from daemon.proof import convert_canary
+from daemon.sandbox_parts import Mode, parts
 from daemon.sqs_rights import Rights
 from daemon.store import open_store
 from daemon.wiring import failpoint, open_queue, sizing_of
@@ -48,6 +49,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _checked("locale", doctor_host.text)
     yield from _checked("state", lambda: _state(settings))
     yield from _checked("disk", lambda: doctor_host.disk(settings, workers=sizing_of(settings).workers))
+    yield from _checked("sandbox", lambda: _sandbox(settings))
     yield from _checked("engine", lambda: _engine(settings))
     if settings.queue.url:
         yield from _checked("queue", lambda: _queue(settings))
@@ -109,6 +111,17 @@ def _state(settings: Settings) -> Found:
         yield Verdict.GOOD, f"the daemon will bring the ledger's schema {behind} further when this version starts"
     if behind < 0:
         yield Verdict.WARNING, "the ledger was written by a newer version, and still lets this one use it"
+
+
+def _sandbox(settings: Settings) -> Found:
+    """What keeps a child, part by part."""
+    mode = settings.child.sandbox
+    if mode is Mode.OFF:
+        yield Verdict.WARNING, "child.sandbox is off: a hostile document can do whatever the daemon's user can"
+        return
+    for part in parts():
+        verdict = Verdict.GOOD if part.in_force or part.covered else Verdict.WARNING
+        yield Verdict.BAD if verdict is Verdict.WARNING and mode is Mode.REQUIRED else verdict, part.detail
 
 
 def _engine(settings: Settings) -> Found:

@@ -25,6 +25,8 @@ InfoEvent = Literal[
     "daemon.stopped",
     #: What the engine says of itself: versions, model hashes, OCR backend, languages, threads.
     "engine.declared",
+    #: What of the kernel keeps children from files, sockets and processes; `parts` names it.
+    "sandbox.checked",
     #: The exec of the process that will fork children.
     "zygote.started",
     #: It has loaded and proved its single thread; fields hold the seconds and bytes that it took.
@@ -142,6 +144,8 @@ WarningEvent = Literal[
     "alert.dropped",
     #: systemd did not take what we told it; told again at the next turn.
     "notify.failed",
+    #: The kernel lacks a part of the sandbox, or it is off; `missing` says what a child can do therefore.
+    "sandbox.limited",
     #: A setting is allowed and looks like a mistake.
     "settings.finding",
 ]

@@ -16,11 +16,13 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from daemon import sandbox
 from daemon.config import EngineSettings
 from daemon.processes import await_end, end_marked
+from daemon.sandbox_parts import Mode
 
 #: What of faulthandler's traceback is kept; the memfd is exactly as large and cannot grow.
 FAULT_LOG_BYTES = 32 * 2**10
@@ -48,6 +50,9 @@ class EngineSpec:
     path: str
     settings: EngineSettings
     threads: int
+    sandbox: Mode
+    #: Exists; below it lies every child's scratch.
+    scratch_root: Path
 
     def command(self, module: str) -> list[str]:
         """Return the start of a command line that runs `module` with this engine."""
@@ -58,6 +63,7 @@ class EngineSpec:
             *("--path", self.path),
             *("--settings", self.settings.model_dump_json()),
             *("--threads", str(self.threads)),
+            *("--sandbox", self.sandbox, "--scratch-root", str(self.scratch_root)),
         ]
 
 

@@ -9,13 +9,16 @@ import argparse
 import importlib
 import json
 import sys
+from pathlib import Path
 from typing import cast
 
 from pydantic import JsonValue
 
+from daemon import sandbox
 from daemon.config import EngineSettings
 from daemon.engine.api import Engine, Factory
 from daemon.errors import EngineError
+from daemon.sandbox_parts import Mode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--path", default="")
     parser.add_argument("--settings", required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--sandbox", type=Mode, required=True)
+    parser.add_argument("--scratch-root", type=Path, required=True)
+
+
+def confinement(arguments: argparse.Namespace) -> sandbox.Confinement:
+    """Return what both locks need of the arguments."""
+    code = (Path(arguments.path),) if arguments.path else ()
+    return sandbox.Confinement(mode=arguments.sandbox, scratch_root=arguments.scratch_root, code=code)
 
 
 def load(arguments: argparse.Namespace) -> Engine:

@@ -66,9 +66,10 @@ class Unheard:
 class Zygote:
     """Serves requests for children until its control socket closes."""
 
-    def __init__(self, engine: Engine, control: socket.socket) -> None:
+    def __init__(self, engine: Engine, control: socket.socket, confinement: sandbox.Confinement) -> None:
         self._engine = engine
         self._control = control
+        self._confinement = confinement
         self._pid = os.getpid()
         self._reaper = Reaper()
         self._standby: Standby | None = None
@@ -225,6 +226,7 @@ class Zygote:
             finished=finished,
             fault_log=fault_log,
             limits=sandbox.Limits(**json.loads(request)),
+            confinement=self._confinement,
         )
 
 
@@ -246,9 +248,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     control = socket.socket(fileno=arguments.control)
     control.set_inheritable(False)
-    sandbox.first_lock(parent_pid=arguments.parent)
-    sandbox.adopt_orphans()
+    confinement = loading.confinement(arguments)
     try:
+        sandbox.adopt_orphans()
+        sandbox.first_lock(parent_pid=arguments.parent, confinement=confinement)
         engine = loading.load(arguments)
     except EngineError as error:
         control.send(json.dumps({"error": str(error)[:4000]}).encode())
@@ -258,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()
     threads = sandbox.thread_names()
     ready = {"ready": os.getpid(), "threads": threads, "engine": loading.plain(engine.manifest)}
-    zygote = Zygote(engine, control) if len(threads) == 1 else None
+    zygote = Zygote(engine, control, confinement) if len(threads) == 1 else None
     control.send(json.dumps(ready).encode())
     if zygote is not None:
         zygote.serve()

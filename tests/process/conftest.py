@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import tempfile
@@ -9,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -95,6 +96,13 @@ class Ward:
             assert os.pread(document.fileno(), 10**6, 0) == text.encode(), "no child may change its document"
             assert os.pread(packed.fileno(), 10**6, 0) == kept, "no child may change the finished pages"
         return result
+
+    def said(self, text: str, **options: Any) -> str:
+        """Convert `text` and return its pages' texts, in the order in which they were finished."""
+        texts: list[str] = []
+        result = self.run(text, on_page=lambda record, _: texts.append(json.loads(record.blob)["text"]), **options)
+        assert result.conversion is not None, result.outcome
+        return "\n".join(texts)
 
     def census(self) -> Census:
         """Count."""

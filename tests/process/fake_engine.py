@@ -6,6 +6,7 @@ harmless pages. A page's blob is JSON: its number, its text and the mode that it
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import logging
@@ -24,6 +25,9 @@ from daemon.config import EngineSettings
 from daemon.engine.api import Progress
 from daemon.errors import DocumentError, EngineError
 from daemon.model import OCR_MODES, Cause, Conversion, MediaType, PageRecord, PageReport, PageState, Plan, Stage
+
+#: Of one child, with much to spare.
+MOST_DESCRIPTORS = 256
 
 
 class FakeEngine:
@@ -93,8 +97,7 @@ def convert_page(number: int, line: str, plan: Plan, scratch: Path, progress: Pr
     progress.stage(Stage.LAYOUT, number)
     if plan.mode_of(number) in OCR_MODES:
         progress.stage(Stage.OCR, number)
-    obey(line, scratch)
-    page = {"page": number, "text": line, "mode": plan.mode_of(number)}
+    page = {"page": number, "text": obey(line, scratch) or line, "mode": plan.mode_of(number)}
     if line.startswith("blob "):
         page["padding"] = "x" * int(line.removeprefix("blob "))
     record = PageRecord(page=number, report=report_of(number, plan), blob=json.dumps(page).encode())
@@ -103,16 +106,21 @@ def convert_page(number: int, line: str, plan: Plan, scratch: Path, progress: Pr
     return record.blob
 
 
-def obey(line: str, scratch: Path) -> None:
-    """Carry out one command; anything that is none is text."""
+def obey(line: str, scratch: Path) -> str | None:
+    """Carry out one command; anything that is none is text. Returns the page's text, where the command has one."""
     word, _, rest = line.partition(" ")
     if word == "lock-scratch":
         (scratch / "locked" / "inner").mkdir(parents=True)
         (scratch / "locked").chmod(0)
         (scratch / "elsewhere").symlink_to("/tmp")  # noqa: S108  must not be followed
         scratch.chmod(0)
+    elif word == "try":
+        said: str = importlib.import_module("tests.process.attempts").tried_in_child(json.loads(rest), scratch)
+        return said
     elif word in COMMANDS:
-        COMMANDS[word](rest)
+        told = COMMANDS[word](rest)
+        return told if isinstance(told, str) else None
+    return None
 
 
 def send_half_a_frame(then: Callable[[], object]) -> None:
@@ -166,28 +174,28 @@ def refuse(error: Exception) -> None:
 
 def frames_socket() -> socket.socket:
     """Find the child's end of the frames socket: the only stream socket that it has."""
-    for name in [path.name for path in Path("/proc/self/fd").iterdir()]:
+    for fd in range(MOST_DESCRIPTORS):
         with suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                return socket.socket(fileno=os.dup(int(name)))
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                return socket.socket(fileno=os.dup(fd))
     raise AssertionError("no socket")
 
 
-def describe_descriptors() -> list[str]:
-    """What this process has open."""
+def describe_descriptors() -> str:
+    """What this process has open; links of /proc may be read in the sandbox, its folders may not be listed."""
     found = []
-    for path in sorted(Path("/proc/self/fd").iterdir()):
+    for fd in range(MOST_DESCRIPTORS):
         with suppress(OSError):
-            found.append(f"{path.name} {path.readlink()}")
-    return found
+            found.append(f"{fd} {Path(f'/proc/self/fd/{fd}').readlink()}")
+    return "\n".join(found)
 
 
 def write_to_document() -> None:
     """Try to change the bytes that the next child would read."""
-    for name in [path.name for path in Path("/proc/self/fd").iterdir()]:
+    for fd in range(3, MOST_DESCRIPTORS):
         with suppress(OSError):
-            if int(name) > 2 and stat.S_ISREG(os.fstat(int(name)).st_mode):
-                os.pwrite(int(name), b"overwritten", 0)
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                os.pwrite(fd, b"overwritten", 0)
 
 
 def map_shared() -> None:
@@ -257,6 +265,16 @@ def make_folders() -> None:
         os.chdir("d")
     Path("file").write_bytes(b"x")
     threading.Event().wait()
+
+
+def start_threads() -> str:
+    """As many as there may be; told, and left waiting."""
+    number = 0
+    with suppress(RuntimeError):
+        while True:
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+            number += 1
+    return str(number)
 
 
 def leave_grandchild(pid_file: Path, *, own_session: bool) -> None:
@@ -334,9 +352,11 @@ COMMANDS: Mapping[str, Callable[[str], object]] = {
     "wait": lambda rest: threading.Event().wait(float(rest)),
     "encrypted": lambda _: refuse(DocumentError(Cause.ENCRYPTED, "it needs a password")),
     "lone-surrogate": lambda _: refuse(ValueError("\ud800 is no text")),
-    "environment": lambda rest: Path(rest).write_text("\n".join(sorted(os.environ)), encoding="utf-8"),
-    "descriptors": lambda rest: Path(rest).write_text("\n".join(describe_descriptors()), encoding="utf-8"),
+    "environment": lambda _: "\n".join(sorted(os.environ)),
+    "descriptors": lambda _: describe_descriptors(),
     "write-document": lambda _: write_to_document(),
+    "threads": lambda _: start_threads(),
+    "foreign-call": lambda _: importlib.import_module("tests.process.calls").foreign_call(),
     "map-shared": lambda _: map_shared(),
     "fill-memfds": lambda _: fill_memfds(),
     "burst": lambda _: burst(),

@@ -12,7 +12,7 @@ import structlog
 
 from daemon.children import ChildResult
 from daemon.model import Cause, PageMode, Plan, Stage
-from tests.process.conftest import Ward, is_gone
+from tests.process.conftest import Ward
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
 
@@ -274,21 +274,6 @@ def test_stall(impatient: Ward, text: str, failpoints: str, words: str) -> None:
 def test_slow_but_alive(impatient: Ward) -> None:
     """Many pages, each below the limit and together beyond it, are no stall."""
     assert impatient.run("\n".join(["wait 0.1"] * 15)).outcome.cause is Cause.CONVERTED
-
-
-@pytest.mark.parametrize("kind", ["grandchild", "grandchild-setsid"])
-@pytest.mark.parametrize("ending", ["", "child.result=segv", "child.result=hang"])
-def test_grandchild(ward: Ward, tmp_path: Path, kind: str, ending: str) -> None:
-    """What a child started ends with it, in its group or out of it, however the child ended."""
-    pid_file = tmp_path / "pid"
-    result = ward.run(f"{kind} {pid_file}", failpoints=ending, deadline_s=ward.hang_s if "hang" in ending else 60)
-    assert result.outcome.cause is {"": Cause.CONVERTED, "child.result=segv": Cause.CRASHED}.get(ending, Cause.TIMEOUT)
-    assert is_gone(int(pid_file.read_text()))
-
-
-def test_scratch_that_resists(ward: Ward) -> None:
-    """A folder without modes is removed like any other."""
-    assert ward.run("lock-scratch").outcome.cause is Cause.CONVERTED
 
 
 def test_document_is_read_only(ward: Ward) -> None:

@@ -7,7 +7,6 @@ import os
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import BinaryIO
 
 import pytest
@@ -173,21 +172,17 @@ def test_deadline_grows_with_pages(ward: Ward) -> None:
     assert f"killed at its deadline of {2 * ward.hang_s:.1f} s" in outcome.detail
 
 
-def test_environment(ward: Ward, tmp_path: Path) -> None:
+def test_environment(ward: Ward) -> None:
     """No credential reaches a child; what steers its libraries does."""
-    seen = tmp_path / "environment"
-    ward.run(f"environment {seen}")
-    names = set(seen.read_text().splitlines())
+    names = set(ward.said("environment").splitlines())
     assert not {name for name in names if name.startswith(("AWS", "SENTRY", "BULKHEAD_SENTRY"))}
     assert {"OMP_NUM_THREADS", "ORT_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "OPENBLAS_CORETYPE", "TMPDIR"} <= names
 
 
-def test_descriptors(ward: Ward, tmp_path: Path) -> None:
+def test_descriptors(ward: Ward) -> None:
     """A child has stdin, its output, its socket, its document, the finished pages and its fault log; no other."""
-    seen = tmp_path / "descriptors"
-    ward.run(f"descriptors {seen}", finished={})
-    targets = [line.split(" ", 1)[1] for line in seen.read_text().splitlines()]
-    kinds = sorted(target.split(":")[0] for target in targets if str(seen) not in target)
+    targets = [line.split(" ", 1)[1] for line in ward.said("descriptors", finished={}).splitlines()]
+    kinds = sorted(target.split(":")[0] for target in targets)
     sockets = kinds.count("socket")
     assert sockets == 1
     assert kinds.count("pipe") == 2

@@ -37,9 +37,19 @@ def zygote_ward(tmp_path: Path) -> Iterator[Ward]:
     assert not list(tmp_path.iterdir())
 
 
-def test_zygote_killed(zygote_ward: Ward, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.fixture
+def unlocked_ward(tmp_path: Path) -> Iterator[Ward]:
+    """The same on a kernel without a sandbox: its children can fork."""
+    made = Ward("zygote", tmp_path, sandbox="off")
+    made.children.start()
+    yield made
+    made.children.stop()
+    assert not list(tmp_path.iterdir())
+
+
+def test_zygote_killed(unlocked_ward: Ward, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A zygote's death releases its document, ends its children and theirs, and costs the next document nothing."""
-    children = zygote_ward.children
+    children = unlocked_ward.children
     pid_file = tmp_path_factory.mktemp("out") / "pid"
     first = children.zygote_pid
     assert first is not None
@@ -48,11 +58,11 @@ def test_zygote_killed(zygote_ward: Ward, tmp_path_factory: pytest.TempPathFacto
         if record.page == 1:
             os.kill(first, signal.SIGKILL)
 
-    result = zygote_ward.run(f"grandchild-setsid {pid_file}\nwait 9999", on_page=shoot)
+    result = unlocked_ward.run(f"grandchild-setsid {pid_file}\nwait 9999", on_page=shoot)
     assert result.outcome.cause is Cause.ZYGOTE_DIED
     assert is_gone(int(pid_file.read_text()))
     assert is_gone(first)
-    assert zygote_ward.run("a").outcome.cause is Cause.CONVERTED
+    assert unlocked_ward.run("a").outcome.cause is Cause.CONVERTED
     assert children.zygote_pid not in {None, first}
 
 
