@@ -20,6 +20,7 @@ from enum import IntFlag
 from pathlib import Path
 from typing import Final
 
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 #: The same on every machine that has them.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION: Final = 1
@@ -122,5 +123,5 @@ def _checked(number: int, *arguments: object) -> int:
 
 
 def _call(number: int, *arguments: object) -> int:
-    answer: int = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), *arguments)
+    answer: int = _LIBC.syscall(ctypes.c_long(number), *arguments)
     return answer

@@ -14,6 +14,7 @@ from typing import Final
 
 from daemon.syscall_filter import MACHINES, Machine
 
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 # From <linux/seccomp.h> and <linux/prctl.h>.
 _SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
 _FILTER_FLAG_TSYNC: Final = 1
@@ -40,12 +41,11 @@ def is_available() -> bool:
     here = machine()
     if here is None:
         return False
-    libc = ctypes.CDLL(None, use_errno=True)
     action = ctypes.c_uint32(_RET_ERRNO)
     number = ctypes.c_long(_SECCOMP_NUMBER[here.column])
-    if libc.syscall(number, ctypes.c_long(_GET_ACTION_AVAIL), ctypes.c_long(0), ctypes.byref(action)) == 0:
+    if _LIBC.syscall(number, ctypes.c_long(_GET_ACTION_AVAIL), ctypes.c_long(0), ctypes.byref(action)) == 0:
         return True
-    return ctypes.get_errno() in _NOT_HERE and libc.prctl(_PR_GET_SECCOMP, *_unsigned(0, 0, 0, 0)) >= 0
+    return ctypes.get_errno() in _NOT_HERE and _LIBC.prctl(_PR_GET_SECCOMP, *_unsigned(0, 0, 0, 0)) >= 0
 
 
 def install(program_for: Callable[[Machine], bytes]) -> None:
@@ -56,14 +56,13 @@ def install(program_for: Callable[[Machine], bytes]) -> None:
     """
     here = machine()
     assert here is not None, "asked for where it is available"
-    libc = ctypes.CDLL(None, use_errno=True)
     program = program_for(here)
     loaded = _Program(len(program) // _LINE_BYTES, program)
     number = ctypes.c_long(_SECCOMP_NUMBER[here.column])
     arguments = (ctypes.c_long(_SET_MODE_FILTER), ctypes.c_long(_FILTER_FLAG_TSYNC), ctypes.byref(loaded))
-    answer = libc.syscall(number, *arguments)
+    answer = _LIBC.syscall(number, *arguments)
     if answer < 0 and ctypes.get_errno() in _NOT_HERE:
-        answer = libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), ctypes.byref(loaded), *_unsigned(0, 0))
+        answer = _LIBC.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), ctypes.byref(loaded), *_unsigned(0, 0))
     if answer != 0:  # above zero: the thread that could not be bound
         code = ctypes.get_errno() if answer < 0 else errno.ESRCH
         raise OSError(code, f"cannot install the filter of system calls: {os.strerror(code)}")
