@@ -7,10 +7,8 @@ harmless pages. A page's blob is JSON: its number, its text and the mode that it
 from __future__ import annotations
 
 import importlib
-import itertools
 import json
 import logging
-import mmap
 import os
 import signal
 import socket
@@ -20,6 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from daemon.config import EngineSettings
 from daemon.engine.api import Progress
@@ -115,12 +114,17 @@ def obey(line: str, scratch: Path) -> str | None:
         (scratch / "elsewhere").symlink_to("/tmp")  # noqa: S108  must not be followed
         scratch.chmod(0)
     elif word == "try":
-        said: str = importlib.import_module("tests.process.attempts").tried_in_child(json.loads(rest), scratch)
+        said: str = part("attempts").tried_in_child(json.loads(rest), scratch)
         return said
     elif word in COMMANDS:
         told = COMMANDS[word](rest)
         return told if isinstance(told, str) else None
     return None
+
+
+def part(name: str) -> Any:
+    """A module beside this one, when it is needed: elsewhere this file is used alone."""
+    return importlib.import_module(f"tests.process.{name}")
 
 
 def send_half_a_frame(then: Callable[[], object]) -> None:
@@ -198,99 +202,6 @@ def write_to_document() -> None:
                 os.pwrite(fd, b"overwritten", 0)
 
 
-def map_shared() -> None:
-    """Fill shared memory, which RLIMIT_DATA does not count, without end."""
-    held = []
-    while True:
-        block = mmap.mmap(-1, 2**24)
-        block.write(b"\x01" * 2**24)
-        held.append(block)
-        threading.Event().wait(0.01)
-
-
-def fill_memfds() -> None:
-    """Fill memory that only descriptors hold, without end; nothing of it is mapped."""
-    while True:
-        os.write(os.memfd_create("hidden"), b"\x01" * 2**24)
-        threading.Event().wait(0.01)
-
-
-def burst(*, in_memfd: bool = False) -> None:
-    """Take half a gigabyte of shared memory as fast as it goes: a look may miss it, the kernel does not."""
-    step, steps = b"\x01" * 2**22, 128
-    if in_memfd:
-        descriptor = os.memfd_create("burst")
-        for _ in range(steps):
-            os.write(descriptor, step)
-    else:
-        block = mmap.mmap(-1, steps * len(step))
-        for _ in range(steps):
-            block.write(step)
-
-
-def burst_below() -> None:
-    """Let a child of the child be the greedy one, and wait for it."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            burst()
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-
-
-def fill_scratch(*, keep_names: bool) -> None:
-    """Write small files without end, and keep them open; without names they cannot be found in the folder."""
-    for number in itertools.count():
-        path = Path(f"file-{number}")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
-        os.write(descriptor, b"\x01" * 2**20)
-        if keep_names:
-            os.close(descriptor)
-        else:
-            path.unlink()
-        threading.Event().wait(0.01)
-
-
-def make_files() -> None:
-    """Use up inodes without using up bytes."""
-    for number in itertools.count():
-        Path(f"empty-{number}").touch()
-
-
-def make_folders() -> None:
-    """Hide a file deeper than any path can say."""
-    for _ in range(2000):
-        os.mkdir("d")  # noqa: PTH102  as deep as no Path can name
-        os.chdir("d")
-    Path("file").write_bytes(b"x")
-    threading.Event().wait()
-
-
-def start_threads() -> str:
-    """As many as there may be; told, and left waiting."""
-    number = 0
-    with suppress(RuntimeError):
-        while True:
-            threading.Thread(target=threading.Event().wait, daemon=True).start()
-            number += 1
-    return str(number)
-
-
-def leave_grandchild(pid_file: Path, *, own_session: bool) -> None:
-    """Fork a process that would stay for a long time, and go on when its pid is on disk."""
-    readable, writable = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        if own_session:
-            os.setsid()
-        pid_file.write_text(str(os.getpid()), encoding="ascii")
-        os.write(writable, b".")
-        threading.Event().wait(9_999)
-        os._exit(0)
-    os.read(readable, 1)
-
-
 def load(settings: EngineSettings, *, threads: int) -> FakeEngine:
     """The factory."""
     return FakeEngine()
@@ -345,8 +256,8 @@ COMMANDS: Mapping[str, Callable[[str], object]] = {
     "chatter": lambda _: chatter(),
     "half-abort": lambda _: send_half_a_frame(os.abort),
     "job": lambda _: frames_socket().send(b"\xb1\x10\x00\x00\x00\x02{}"),
-    "grandchild": lambda rest: leave_grandchild(Path(rest), own_session=False),
-    "grandchild-setsid": lambda rest: leave_grandchild(Path(rest), own_session=True),
+    "grandchild": lambda rest: part("greed").leave_grandchild(Path(rest), own_session=False),
+    "grandchild-setsid": lambda rest: part("greed").leave_grandchild(Path(rest), own_session=True),
     "close-and-linger": lambda _: close_and_linger(),
     "print": lambda rest: os.write(2, b"noise " * int(rest)),
     "wait": lambda rest: threading.Event().wait(float(rest)),
@@ -355,15 +266,15 @@ COMMANDS: Mapping[str, Callable[[str], object]] = {
     "environment": lambda _: "\n".join(sorted(os.environ)),
     "descriptors": lambda _: describe_descriptors(),
     "write-document": lambda _: write_to_document(),
-    "threads": lambda _: start_threads(),
-    "foreign-call": lambda _: importlib.import_module("tests.process.calls").foreign_call(),
-    "map-shared": lambda _: map_shared(),
-    "fill-memfds": lambda _: fill_memfds(),
-    "burst": lambda _: burst(),
-    "burst-memfd": lambda _: burst(in_memfd=True),
-    "burst-below": lambda _: burst_below(),
-    "fill-scratch": lambda _: fill_scratch(keep_names=True),
-    "fill-unnamed": lambda _: fill_scratch(keep_names=False),
-    "make-files": lambda _: make_files(),
-    "make-folders": lambda _: make_folders(),
+    "threads": lambda _: part("greed").start_threads(),
+    "foreign-call": lambda _: part("calls").foreign_call(),
+    "map-shared": lambda _: part("greed").map_shared(),
+    "fill-memfds": lambda _: part("greed").fill_memfds(),
+    "burst": lambda _: greed.burst(),
+    "burst-memfd": lambda _: greed.burst(in_memfd=True),
+    "burst-below": lambda _: greed.burst_below(),
+    "fill-scratch": lambda _: part("greed").fill_scratch(keep_names=True),
+    "fill-unnamed": lambda _: part("greed").fill_scratch(keep_names=False),
+    "make-files": lambda _: part("greed").make_files(),
+    "make-folders": lambda _: part("greed").make_folders(),
 }

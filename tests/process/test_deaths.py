@@ -150,9 +150,6 @@ DEATHS: dict[str, Death] = {
     "shared memory": Death(
         text="a\nmap-shared", cause=Cause.MEMORY, signal="SIGKILL", words="killed at its memory limit in ocr of page 2"
     ),
-    "memory without an address": Death(
-        text="a\nfill-memfds", cause=Cause.MEMORY, signal="SIGKILL", words="killed at its memory limit in ocr of page 2"
-    ),
     "full scratch": Death(
         text="a\nfill-scratch",
         cause=Cause.SCRATCH,

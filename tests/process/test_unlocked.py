@@ -1,4 +1,4 @@
-"""What a child can leave behind where no sandbox keeps it from forking and from changing modes. Both ways to start."""
+"""What a child can do and leave behind where no sandbox keeps it from it. Both ways to start."""
 
 from __future__ import annotations
 
@@ -35,3 +35,10 @@ def test_grandchild(ward: Ward, tmp_path: Path, kind: str, ending: str) -> None:
 def test_scratch_that_resists(ward: Ward) -> None:
     """A folder without modes is removed like any other."""
     assert ward.run("lock-scratch").outcome.cause is Cause.CONVERTED
+
+
+def test_memory_without_an_address(ward: Ward) -> None:
+    """Memory that only descriptors hold is counted, and the child is killed at its limit."""
+    outcome = ward.run("a\nfill-memfds").outcome
+    assert (outcome.cause, outcome.signal, outcome.page) == (Cause.MEMORY, "SIGKILL", 2)
+    assert "killed at its memory limit in ocr of page 2" in outcome.detail
