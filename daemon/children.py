@@ -94,7 +94,7 @@ class Children:
             path=engine_path,
             settings=settings.engine,
             threads=settings.threads,
-            sandbox=settings.child.sandbox,
+            sandbox=sandbox_parts.Mode(settings.child.sandbox),
             scratch_root=scratch_root.absolute(),
         )
         start_timeout_s = settings.child.start_timeout_s
@@ -121,7 +121,7 @@ class Children:
         settings ask. A zygote that may not fork is replaced by spawn, loudly.
         """
         sandbox.hide()
-        sandbox_parts.demand(self._settings.child.sandbox)
+        sandbox_parts.demand(sandbox_parts.Mode(self._settings.child.sandbox))
         try:
             return self._launcher.start()
         except NotSingleThreadedError as error:

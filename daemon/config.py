@@ -32,7 +32,6 @@ from daemon.config_values import (
     StoreUrl,
 )
 from daemon.errors import ConfigurationError
-from daemon.sandbox_parts import Mode
 
 #: Read when neither `--config` nor `BULKHEAD_CONFIG` names another, and only if it exists.
 DEFAULT_FILE = Path("/etc/bulkhead/bulkhead.toml")
@@ -122,7 +121,7 @@ class ChildSettings(Section):
     """Without a sign of life from one page and stage for so long, the child is killed; a warning comes at half."""
     pages_per_child: Annotated[int, Field(ge=1, le=100_000)] = 40
     """Pages that one child converts before a fresh one goes on; bounds a child's memory in long documents."""
-    sandbox: Mode = Mode.AUTO
+    sandbox: Literal["auto", "required", "off"] = "auto"
     """`auto`: what the kernel has keeps a child from files, sockets and processes; `required`: or no start; `off`."""
     start_timeout_s: Seconds = 60.0
     """Deadline for the zygote to be warm, and for a spawned child to say hello."""
@@ -323,7 +322,7 @@ def _findings(settings: Settings, file: Path | None, in_file: Mapping[sources.Na
         notes.append(f"{file} holds a credential and everyone on this host can read it: chmod o-r {file}")
     if settings.allow_failpoints:
         notes.append("allow_failpoints is on: whoever sets BULKHEAD_FAILPOINTS can kill this process on purpose")
-    if settings.child.sandbox is Mode.OFF:
+    if settings.child.sandbox == "off":
         notes.append("child.sandbox is off: a hostile document can do whatever the user of this daemon can")
     if settings.child.document_timeout_s < settings.child.linger_s:
         notes.append(

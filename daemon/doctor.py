@@ -115,7 +115,7 @@ def _state(settings: Settings) -> Found:
 
 def _sandbox(settings: Settings) -> Found:
     """What keeps a child, part by part."""
-    mode = settings.child.sandbox
+    mode = Mode(settings.child.sandbox)
     if mode is Mode.OFF:
         yield Verdict.WARNING, "child.sandbox is off: a hostile document can do whatever the daemon's user can"
         return

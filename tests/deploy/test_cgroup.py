@@ -81,6 +81,7 @@ def told() -> dict[str, Any]:
         f"{APP}/daemon": ROOT / "daemon",
         f"{APP}/cgroup_guest.py": ROOT / "tests" / "deploy" / "cgroup_guest.py",
         f"{APP}/fake_engine.py": ROOT / "tests" / "process" / "fake_engine.py",
+        f"{APP}/tests/process/greed.py": ROOT / "tests" / "process" / "greed.py",
     }
     with machine.image_of(files | third_party()) as image:
         console = machine.run(image, unit="proof.service")
