@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from daemon.model import Cause
-from tests.process.conftest import Ward, is_gone
+from tests.process.conftest import Ward, is_gone, standby
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
 
@@ -18,6 +18,8 @@ def ward(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A parent on a kernel that has nothing to lock a child with."""
     made = Ward(request.param, tmp_path_factory.mktemp("scratch"), sandbox="off")
     made.children.start()
+    if request.param == "zygote":
+        standby(made.children)
     yield made
     made.children.stop()
 
