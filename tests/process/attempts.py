@@ -236,3 +236,28 @@ def tried_in_child(request: dict[str, Any], scratch: Path) -> str:
     """What a page of the fake engine's document asks for."""
     name = request.pop("attempt")
     return tried(name, Aims(**request, scratch=str(scratch)))
+
+
+#: What a process that only loads the engine must not be able to do either; none of these needs an aim.
+WHILE_LOADING = (
+    *("shadow", "passwd", "tcp6_bind", "netlink", "packet", "execveat", "memfd", "shmget", "temporary_file"),
+    *("shared_memory_file", "inotify", "io_uring", "userfaultfd", "bpf", "perf", "keyctl", "unshare_user", "clone3"),
+    *("clone_namespace", "mount", "personality", "kernel_log", "reboot", "capability"),
+)
+
+
+def tried_while_loading() -> dict[str, str]:
+    """Make the attempts that need no aim, in this process: what they open is closed, and nothing else remains."""
+    nowhere = Aims(
+        pid=0,
+        sibling=1,
+        tcp_port=0,
+        udp_port=0,
+        socket_path="",
+        abstract="",
+        secret="",
+        ledger="",
+        outside="",
+        scratch="",
+    )
+    return {name: tried(name, nowhere) for name in WHILE_LOADING}

@@ -207,6 +207,13 @@ def load(settings: EngineSettings, *, threads: int) -> FakeEngine:
     return FakeEngine()
 
 
+def load_trying(settings: EngineSettings, *, threads: int) -> FakeEngine:
+    """A factory that tries, while it loads, what needs no aim; its manifest tells what came of it."""
+    made = FakeEngine()
+    made.manifest = {"tried": part("attempts").tried_while_loading()}
+    return made
+
+
 def load_with_thread(settings: EngineSettings, *, threads: int) -> FakeEngine:
     """A factory that leaves a thread behind, as a careless library does."""
     threading.Thread(target=threading.Event().wait, name="careless", daemon=True).start()

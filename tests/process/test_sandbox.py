@@ -17,7 +17,7 @@ import pytest
 from daemon import sandbox_parts
 from daemon.model import Cause
 from tests.process.aims import attempts_of, expected, run_python
-from tests.process.attempts import ATTEMPTS
+from tests.process.attempts import ATTEMPTS, WHILE_LOADING
 from tests.process.conftest import Ward
 
 pytestmark = [
@@ -51,6 +51,15 @@ def test_attempt_without_sandbox(free: dict[str, str], name: str) -> None:
         pytest.skip("this user may not do that anyway; run as root to see the difference")
     assert free[name] != expected(name)
     assert not free[name].startswith("status"), "the attempt itself is broken"
+
+
+@pytest.mark.parametrize("start", ["zygote", "spawn"])
+def test_first_lock(start: str, tmp_path: Path) -> None:
+    """While it loads the engine, and may still fork, a process can no more reach out than a child can later."""
+    ward = Ward(start, tmp_path, "fake_engine:load_trying", sandbox="required")
+    manifest = ward.children.start()
+    ward.children.stop()
+    assert manifest["tried"] == {name: expected(name) for name in WHILE_LOADING}
 
 
 UNPRIVILEGED = """
