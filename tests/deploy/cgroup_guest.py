@@ -45,7 +45,7 @@ def main() -> None:
 def lives(groups: cgroup.Groups, scratch: Path) -> dict[str, Any]:
     """One child after the other, and the tree between them."""
     children = Children(
-        # Without a sandbox: it would deny the memfd and the child of the child, of which the kernel is to count the memory.
+        # Without a sandbox, which would deny the memfd and the grandchild that the kernel is to count.
         settings=Settings(child=ChildSettings(start_timeout_s=200, sandbox="off")),
         memory_bytes=MEMORY_BYTES,
         scratch_root=scratch,
