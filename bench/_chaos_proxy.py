@@ -85,7 +85,7 @@ class Proxy:
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.target = (parts.hostname, parts.port or 80)
         self._server.faults = faults
-        self._server.recorder = _Recorder(record, results=results, dead_url=dead_url)
+        self._server.recorder = Recorder(record, results=results, dead_url=dead_url)
         self._server.longest_s = longest_s
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True)
@@ -98,7 +98,7 @@ class Proxy:
         self._thread.join(5.0)
 
 
-class _Recorder:
+class Recorder:
     """Keeps the record; asked only about exchanges that the embedded AWS has confirmed."""
 
     def __init__(self, record: Record, *, results: str, dead_url: str) -> None:
@@ -143,7 +143,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
     target: tuple[str, int]
     faults: Faults
-    recorder: _Recorder
+    recorder: Recorder
     longest_s: int
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -32,6 +32,8 @@ from daemon.sandbox import adopt_orphans, own_children
 _QUIET_S, _QUIET_PER_DOCUMENT_S = 300.0, 2.0
 #: The share of the storm within which all documents are sent.
 _SENDING = 0.8
+#: How much longer than asked for the storm may last, and the share of messages that may be left when it ends.
+_LONGEST_STORM, _LEFT_FOR_CALM = 4.0, 0.1
 #: Sweeps that must have begun and ended while the queues were empty; the one that is at it does not count.
 _LAST_SWEEPS = 2
 _DEPTHS = ("", "NotVisible", "Delayed")
@@ -86,13 +88,21 @@ def _storm(plan: Plan, scene: Scene, sent: Sequence[Sent], tell: Callable[[str],
             threading.Event().wait(max(0.0, begun + number * pause_s - time.monotonic()))
             for _ in range(each.times):
                 scene.aws.sqs.send_message(QueueUrl=scene.aws.queue_url, MessageBody=each.body)
-        threading.Event().wait(max(0.0, begun + plan.storm_s - time.monotonic()))
+        _await_progress(plan, scene, begun)
     finally:
         scene.trouble.stop()
         scene.faults.calm()
         for host in scene.hosts:
             host.calm()
     return time.monotonic() - begun
+
+
+def _await_progress(plan: Plan, scene: Scene, begun: float) -> None:
+    """Until the storm's time is over and most messages are gone: on a slow machine it lasts longer, up to a bound."""
+    until, at_last = begun + plan.storm_s, begun + plan.storm_s * _LONGEST_STORM
+    few = plan.documents * _LEFT_FOR_CALM
+    while time.monotonic() < until or (sum(_depths(scene.aws).values()) > few and time.monotonic() < at_last):
+        threading.Event().wait(0.5)
 
 
 def _settled(scene: Scene, documents: int) -> bool:

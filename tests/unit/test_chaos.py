@@ -1,0 +1,134 @@
+"""The chaos run's own parts: what it draws, what it injects, what it holds against a run. Nothing is started here."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from bench._chaos_documents import FAILPOINTS, UNPUBLISHABLE, Kind, tiny
+from bench._chaos_faults import Fault, Faults, Service, refusal
+from bench._chaos_judge import bugs
+from bench._chaos_proxy import Exchange, Record, Recorder
+from daemon import aws_errors, failpoints
+from daemon.spool import sniff
+
+DEAD = "http://aws/1/documents-dead"
+REFUSING = [Fault.THROTTLED, Fault.FAILED, Fault.EXPIRED, Fault.DONE_AND_FAILED]
+
+
+def recorder() -> tuple[Record, Recorder]:
+    """An empty record, and who writes it."""
+    record = Record()
+    return record, Recorder(record, results="/bucket/results/", dead_url=DEAD)
+
+
+def sqs(operation: str, **fields: object) -> Exchange:
+    """A request to SQS."""
+    body = json.dumps({"QueueUrl": "http://aws/1/documents", **fields}).encode()
+    return Exchange(service=Service.SQS, operation=operation, method="POST", path="/", headers={}, body=body)
+
+
+def put(document_id: str, token: str) -> Exchange:
+    """A manifest on its way to the store."""
+    path = f"/bucket/results/{document_id}/manifest.json"
+    headers = {"x-amz-meta-fencing-token": token}
+    return Exchange(service=Service.S3, operation="PUT", method="PUT", path=path, headers=headers, body=b"")
+
+
+def test_one_seed_draws_the_same_documents() -> None:
+    """A run can be had again; another seed is another run."""
+    assert tiny(100, seed=3, bucket="bucket") == tiny(100, seed=3, bucket="bucket")
+    assert tiny(100, seed=3, bucket="bucket") != tiny(100, seed=4, bucket="bucket")
+
+
+def test_every_kind_is_among_a_few_documents() -> None:
+    """The short run of `make test` does everything that the long one does."""
+    kinds = Counter(each.kind for each in tiny(40, seed=7, bucket="bucket"))
+    assert set(kinds) == set(Kind)
+
+
+def test_named_points_are_the_daemons_own() -> None:
+    """A failpoint that the daemon cannot read would refuse every start; one that matches nobody would prove nothing."""
+    names = [entry.doc for entry in failpoints.parse(FAILPOINTS)]
+    kinds = {name.partition("-")[0] for name in names if name is not None}
+    assert kinds <= set(Kind)
+    assert len(names) == len(kinds)
+
+
+def test_what_can_be_published_is_a_document() -> None:
+    """The fake engine's documents pass the daemon's own look at their first bytes."""
+    for each in tiny(200, seed=1, bucket="bucket"):
+        if each.content is not None and each.kind not in UNPUBLISHABLE:
+            assert sniff(each.content) is not None, each.name
+
+
+@pytest.mark.parametrize("service", list(Service))
+@pytest.mark.parametrize("fault", REFUSING)
+def test_an_injected_refusal_passes_by_itself(service: Service, fault: Fault) -> None:
+    """Faults are those that waiting cures: one that the daemon takes for good would make the run accuse itself."""
+    status, _, body = refusal(service, fault)
+    xml = service is Service.S3
+    code = ET.fromstring(body).findtext("Code") if xml else json.loads(body)["__type"]  # noqa: S314 - made a line above
+    answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    throttled = str(code).endswith("ProvisionedThroughputExceededException")
+    assert throttled or aws_errors.is_transient(ClientError(answer, "Op"))  # type: ignore[arg-type]  # the two that are read
+
+
+def test_calm_is_calm() -> None:
+    """After the storm nothing is injected, and an outage that was to last is over."""
+    faults = Faults(seed=1, share=1.0, now=lambda: 0.0)
+    faults.refuse(Service.S3, 9.0)
+    assert faults.draw(Service.S3, "GET").fault is Fault.FAILED
+    assert faults.draw(Service.SQS, "SendMessage").fault is not Fault.NONE
+    faults.calm()
+    drawn = {faults.draw(service, "ReceiveMessage").fault for service in Service for _ in range(50)}
+    assert drawn == {Fault.NONE}
+
+
+def test_a_second_manifest_is_seen() -> None:
+    """The same attempt may put its manifest twice, since an answer may be lost; another attempt may not."""
+    record, writer = recorder()
+    writer.after(put("a", "1"), b"")
+    writer.after(put("a", "1"), b"")
+    assert record.manifests == {"a": {"1"}}
+    writer.after(put("a", "2"), b"")
+    assert record.manifests == {"a": {"1", "2"}}
+
+
+def test_a_deletion_that_comes_too_early_is_seen() -> None:
+    """Asked for before a manifest or a dead letter was confirmed; afterwards it is what must happen."""
+    record, writer = recorder()
+    body = json.dumps({"uri": "s3://bucket/inbox/a.pdf", "id": "a"})
+    received = json.dumps({"Messages": [{"ReceiptHandle": "r", "Body": body}]}).encode()
+    writer.after(sqs("ReceiveMessage"), received)
+    writer.before(sqs("DeleteMessage", ReceiptHandle="r"))
+    assert record.early_deletions == [body]
+    writer.after(put("a", "1"), b"")
+    writer.before(sqs("DeleteMessage", ReceiptHandle="r"))
+    assert record.early_deletions == [body]
+
+
+def test_an_unreadable_message_is_deleted_after_its_dead_letter() -> None:
+    """It has no document, so its body is what was confirmed."""
+    record, writer = recorder()
+    received = json.dumps({"Messages": [{"ReceiptHandle": "r", "Body": "{"}]}).encode()
+    writer.after(sqs("ReceiveMessage"), received)
+    writer.after(sqs("SendMessage", QueueUrl=DEAD, MessageBody="{"), b"")
+    writer.before(sqs("DeleteMessage", ReceiptHandle="r"))
+    assert record.early_deletions == []
+
+
+def test_bugs_are_told_from_last_words(tmp_path: Path) -> None:
+    """A traceback and a crashed slot are bugs; a line that a SIGKILL cut and a command's refusal are not."""
+    log = tmp_path / "host.log"
+    good = ['{"event": "daemon.ready"}', '{"event": "child.ex', "bulkhead: cannot write x: the disk is full."]
+    log.write_text("\n".join([*good, '{"event": "slot.failed"}', "Traceback (most recent call last):"]))
+    assert [line.partition(": ")[2] for line in bugs([log])] == [
+        '{"event": "slot.failed"}',
+        "Traceback (most recent call last):",
+    ]
