@@ -78,6 +78,7 @@ def environment(aws: Emulated, url: str, work: Path, *, ask: Asked, state: Path)
         "QUEUE__VISIBILITY_S": "10",
         "QUEUE__RETRY_FOR_S": "4",
         "STORE__CHECKPOINTS_URL": f"s3://{aws.bucket}/checkpoints",
+        "CHILD__START_TIMEOUT_S": "240",
         "CHILD__STALL_S": "3" if ask.engine == "fake" else "60",
         "CHILD__MEMORY_BYTES": str((512 if ask.engine == "fake" else 4096) * 2**20),
         "RETRY__MAX_ATTEMPTS": str(MAX_ATTEMPTS),
