@@ -78,6 +78,7 @@ class Parent:
             on_ended=lambda: self._inbox.put(CanaryEnded()),
         )
         self._stop_receiving = threading.Event()
+        self._left = threading.Event()
         self._workers = workers
         self._slots = workers + ahead
         self._in_flight: set[InHand] = set()
@@ -117,6 +118,7 @@ class Parent:
             self._on(event)
         self._edges.pulse.rest(Beating.LOOP)
         self._edges.heartbeat.stop()
+        self._left.set()
         if self._in_flight:
             log.error("daemon.left_work", messages=len(self._in_flight))
 
@@ -271,8 +273,10 @@ class Parent:
                 failure = self._work_on(held)
             except Exception:
                 # A bug met by one message must not cost the other slots their work. Its attempt stays without
-                # an end and counts: the message returns, and is given up after the limit.
-                log.exception("slot.failed", message_id=held.message.message_id)
+                # an end and counts: the message returns, and is given up after the limit. Left behind, it is no bug:
+                # the edges were closed under it, and `daemon.left_work` has said so.
+                if not self._left.is_set():
+                    log.exception("slot.failed", message_id=held.message.message_id)
             finally:
                 if held.turn is not None:
                     held.turn.end()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
+import structlog
 
 from daemon.attempt import DocumentEnded
 from daemon.children import ChildJob, KillSwitch
@@ -22,7 +23,7 @@ from daemon.edges import Edges, Limits
 from daemon.errors import LeaseLostError, ResourceError, WorldError
 from daemon.heartbeat import Heartbeat
 from daemon.model import Attempt, Cause, Holder, Message, Outcome, ResultStatus
-from daemon.parent import Parent
+from daemon.parent import Parent, SlotFreed
 from daemon.queue_local import LocalQueue
 from daemon.trust import Trust
 from daemon.turns import Turns
@@ -276,6 +277,29 @@ def test_a_second_interrupt_does_not_wait() -> None:
         bench.parent.request_stop(at_once=True)
         bench.join()
     assert bench.released == [Cause.DRAINED]
+
+
+def test_a_slot_that_is_left_behind_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot that did not come back in time finds its edges closed: one line says that work was left, not two."""
+    monkeypatch.setattr("daemon.parent.LAST_WORDS_S", 0.05)
+    entered, closed = threading.Semaphore(0), threading.Event()
+
+    def stay(job: ChildJob, switch: KillSwitch) -> None:
+        del job, switch
+        entered.release()
+        assert closed.wait(NET_S)
+        raise ZeroDivisionError
+
+    bench = Bench(workers=1, drain_s=0.0, converter=ScriptedConverter(on_run=stay))
+    bench.send("slow")
+    with structlog.testing.capture_logs() as logs, running(bench):
+        assert entered.acquire(timeout=NET_S)
+        bench.parent.request_stop()
+        bench.join()
+        closed.set()
+        while not isinstance(bench.parent._inbox.get(timeout=NET_S), SlotFreed):
+            pass
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["daemon.left_work"]
 
 
 def test_a_bug_costs_one_message_and_no_slot() -> None:
