@@ -22,8 +22,9 @@ from daemon.delivery import Delivery
 from daemon.edges import Edges, Limits
 from daemon.errors import LeaseLostError, ResourceError, WorldError
 from daemon.heartbeat import Heartbeat
+from daemon.inbox import SlotFreed
 from daemon.model import Attempt, Cause, Holder, Message, Outcome, ResultStatus
-from daemon.parent import Parent, SlotFreed
+from daemon.parent import Parent
 from daemon.queue_local import LocalQueue
 from daemon.trust import Trust
 from daemon.turns import Turns
