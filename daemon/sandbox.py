@@ -222,6 +222,8 @@ def _drop_capabilities(*, keep: int) -> None:
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     held = ctypes.create_string_buffer(24)
     if libc.capget(header, held) == 0:
+        if not any(struct.unpack("=6I", held.raw)):
+            return  # and is not asked: a unit that gives none forbids capset as well (~@privileged)
         _, permitted, *_ = struct.unpack("=6I", held.raw)
         kept = struct.pack("=6I", permitted & keep, permitted & keep, 0, 0, 0, 0)
         if libc.capset(header, kept) == 0:

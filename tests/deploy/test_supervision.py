@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.installed import NET_S, UNIT, Installed, installed, why_not
+from tests.deploy.installed import NET_S, UNIT, UNITS, Installed, installed, why_not
 
 pytestmark = pytest.mark.deploy
 
@@ -237,3 +237,38 @@ def test_the_doctor_on_a_real_host(service: Installed) -> None:
     warned = " ".join(line["detail"] for line in found if line["verdict"] == "warning" and line["check"] == "unit")
     assert "KillMode is process instead of mixed" in warned
     assert "bulkhead-sweep.timer is not active" in warned
+
+
+#: Run in the unit's place: what a child can reach when it is made by a daemon below the real unit.
+REACH = """#!/opt/bulkhead/current/bin/python
+import json, os, tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from tests.process import aims
+real, tried = aims.outside, ("secret", "secret_listed", "ledger", "shadow", "parent_environment", "parent_memory")
+aims.ATTEMPTS = tried
+@contextmanager
+def outside(folder):
+    with real(folder) as found:
+        yield found | {"secret": os.environ["CREDENTIALS_DIRECTORY"] + "/aws"}
+aims.outside = outside
+for mode in ("required", "off"):
+    print(json.dumps(aims.attempts_of("zygote", Path(tempfile.mkdtemp(dir="/var/lib/bulkhead")), mode)), flush=True)
+"""
+
+
+def test_a_child_cannot_reach_the_credentials(service: Installed) -> None:
+    """Under the real unit too the sandbox is complete: its own user's secrets, ledger and parent are out of reach."""
+    service.lab.write("/opt/bulkhead/current/bin/reach", REACH, mode=0o755)
+    unit = (UNITS / "bulkhead.service").read_text(encoding="utf-8")
+    unit = unit.replace("/current/bin/bulkhead run", "/current/bin/reach").replace("Type=notify", "Type=oneshot")
+    unit = unit.replace("Restart=always", "Restart=no").replace("WatchdogSec=60", "")
+    service.lab.write("/run/systemd/system/bulkhead-reach.service", unit)
+    service.lab.systemctl("daemon-reload")
+    service.lab.systemctl("start", "bulkhead-reach", check=False, timeout_s=NET_S)
+    journal = service.journal("bulkhead-reach")
+    assert service.lab.show("bulkhead-reach", "Result") == "success", journal
+    kept, free = [json.loads(line) for line in journal.splitlines() if line.startswith('{"secret')]
+    # A parent that hides is not even there for its own user, below ProtectProc=invisible.
+    assert set(kept.values()) <= {"EACCES", "ENOENT"}, kept
+    assert "EACCES" not in {free["secret"], free["secret_listed"]}, "without the sandbox it can: that is the proof"
