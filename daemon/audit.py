@@ -8,7 +8,7 @@ this ledger does not know are another host's, and no finding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -93,7 +93,7 @@ class AuditEdges:
     checkpoints: Checkpoints
     queue: Queue
     clock: Clock
-    #: Who asks: its boot tells a parent that died from a host that rebooted. None: attempts are not counted.
+    #: Who asks. None: attempts are not counted.
     holder: Holder | None = None
     max_attempts: int = 3
 
@@ -170,20 +170,29 @@ def _seen(edges: AuditEdges, document_id: str, *, kept: bool) -> Seen:
     manifest = edges.store.manifest(document_id)
     named = manifest.get("artefacts") if manifest is not None and standing.settled is not None else None
     lacking = edges.store.lacking(document_id, set(named) & set(ARTEFACTS)) if isinstance(named, Mapping) else ()
-    holder = edges.holder
-    spent = 0 if holder is None else counted(_since_reopened(standing), now=holder)
     return Seen(
         document_id=document_id,
         standing=standing,
         manifest=manifest,
         kept=kept,
         lacking=tuple(lacking),
-        over_limit=max(spent - edges.max_attempts, 0),
+        over_limit=_over_limit(_since_reopened(standing), edges.max_attempts) if edges.holder is not None else 0,
     )
 
 
 def _since_reopened(standing: Standing) -> list[Attempt]:
     return [attempt for attempt in standing.attempts if attempt.number > standing.reopened_after]
+
+
+def _over_limit(attempts: Sequence[Attempt], most: int) -> int:
+    """Attempts in which a child was at the document although those before had spent the limit.
+
+    One without a child is how a document is given up, and its parent too may die before that is written down.
+    """
+    return sum(
+        any(outcome.child for outcome in each.outcomes) and counted(attempts[:index], now=each.holder) >= most
+        for index, each in enumerate(attempts)
+    )
 
 
 def _lost(edges: AuditEdges) -> Iterator[Finding]:
