@@ -38,7 +38,7 @@ class Fault(StrEnum):
     LATE = "late"
     #: Not carried out, and the connection is reset.
     RESET = "reset"
-    #: Carried out; half of the answer, then a reset.
+    #: Carried out; half of the answer, then the end of the connection.
     HALF_ANSWERED = "half_answered"
     #: Carried out, and answered by a 500.
     DONE_AND_FAILED = "done_and_failed"

@@ -217,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         whole = head + content
         if fault is Fault.HALF_ANSWERED:
             self.connection.sendall(whole[: len(head) + len(content) // 2] if content else whole[: len(head) // 2])
-            self._reset()
+            self.close_connection = True  # no reset, which could overtake the half that was sent
         else:
             self.connection.sendall(whole)
 

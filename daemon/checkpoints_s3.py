@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
 
+from daemon.aws_errors import CALL_ERRORS, insist_on_whole_answers
 from daemon.checkpoints import Checkpoints, DirectoryCheckpoints, sealed, unsealed
 from daemon.config import StoreSettings
 from daemon.errors import WorldError
@@ -94,6 +94,7 @@ def open_checkpoints(settings: StoreSettings, *, state_dir: Path) -> Checkpoints
         s3={"addressing_style": "path"} if settings.endpoint_url else {},
     )
     client = boto3.client("s3", region_name=settings.region, endpoint_url=settings.endpoint_url, config=config)
+    insist_on_whole_answers(client)
     return S3Checkpoints(client, bucket, prefix)
 
 
@@ -101,5 +102,5 @@ def open_checkpoints(settings: StoreSettings, *, state_dir: Path) -> Checkpoints
 def _translated(what: str) -> Iterator[None]:
     try:
         yield
-    except (BotoCoreError, ClientError) as error:
+    except CALL_ERRORS as error:
         raise WorldError(Cause.STORE_UNAVAILABLE, f"cannot {what}: {error}") from error

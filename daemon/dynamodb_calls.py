@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -29,7 +29,7 @@ from tenacity import (
 )
 from tenacity.nap import sleep_using_event
 
-from daemon.aws_errors import code_of, is_credentials, is_transient
+from daemon.aws_errors import FIRST_CALL_ERRORS, code_of, insist_on_whole_answers, is_credentials, is_transient
 from daemon.config import LedgerSettings
 from daemon.errors import ConfigurationError, ResourceError, WorldError
 from daemon.model import Cause
@@ -228,7 +228,7 @@ class Calls:
         )
         try:
             return retrying(lambda: request(self.client()))
-        except (ClientError, BotoCoreError, ValueError) as error:
+        except FIRST_CALL_ERRORS as error:
             _raise_ours(f"{what} (table {self.table})", error)
 
     def client(self) -> DynamoDBClient:
@@ -262,7 +262,9 @@ def _new_client(settings: LedgerSettings) -> DynamoDBClient:
         tcp_keepalive=True,
     )
     session = boto3.session.Session(region_name=settings.region)
-    return session.client("dynamodb", endpoint_url=settings.endpoint_url, config=config)
+    client = session.client("dynamodb", endpoint_url=settings.endpoint_url, config=config)
+    insist_on_whole_answers(client)
+    return client
 
 
 def _reasons(error: BaseException) -> frozenset[str]:

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
-from daemon.aws_errors import code_of
+from daemon.aws_errors import SDK_ERRORS, code_of
 from daemon.errors import ResourceError, WorldError
 from daemon.listing import PAGE, Entry, Gathered, Page, Wanted
 from daemon.model import Cause
@@ -91,5 +91,5 @@ def translated(what: str, *, right: str) -> Iterator[None]:
         if code in _REFUSED:
             raise ResourceError(f"{detail}; allow {right}") from error
         raise WorldError(Cause.SOURCE_UNAVAILABLE, detail) from error
-    except BotoCoreError as error:
+    except SDK_ERRORS as error:
         raise WorldError(Cause.SOURCE_UNAVAILABLE, f"cannot {what}: {error}") from error

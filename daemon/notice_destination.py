@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
 
-from daemon.aws_errors import is_credentials
+from daemon.aws_errors import FIRST_CALL_ERRORS, insist_on_whole_answers, is_credentials
 from daemon.config_recovery import NoticesSettings
 from daemon.errors import WorldError
 from daemon.model import Cause
@@ -55,7 +54,7 @@ class AwsDestination:
             else:
                 sqs: SQSClient = self._connected()
                 sqs.send_message(QueueUrl=where, MessageBody=notice.body, MessageAttributes=attributes, **ordered)
-        except (ClientError, BotoCoreError, ValueError) as error:
+        except FIRST_CALL_ERRORS as error:
             if is_credentials(error):
                 self.close()  # looked up again, for the next try
             detail = f"cannot publish a notice to {where}: {error}; look at the destination, its policy and credentials"
@@ -74,6 +73,7 @@ class AwsDestination:
                 session = boto3.session.Session(region_name=region)
                 service: Any = "sns" if self._is_topic else "sqs"
                 self._client = session.client(service, endpoint_url=self._settings.endpoint_url, config=config)
+                insist_on_whole_answers(self._client)
             return self._client
 
     def close(self) -> None:

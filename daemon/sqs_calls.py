@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import boto3
 import structlog
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -27,7 +27,7 @@ from tenacity import (
 )
 from tenacity.nap import sleep_using_event
 
-from daemon.aws_errors import code_of, is_credentials, is_transient
+from daemon.aws_errors import FIRST_CALL_ERRORS, code_of, insist_on_whole_answers, is_credentials, is_transient
 from daemon.config import QueueSettings
 from daemon.errors import ConfigurationError, LeaseLostError, ResourceError, WorldError
 from daemon.model import Cause
@@ -89,7 +89,7 @@ class Calls:
         )
         try:
             return retrying(lambda: request(self.client()))
-        except (ClientError, BotoCoreError, ValueError) as error:
+        except FIRST_CALL_ERRORS as error:
             _raise_ours(what, error, receipt=receipt)
 
     def client(self) -> SQSClient:
@@ -125,7 +125,9 @@ def _new_client(settings: QueueSettings, read_timeout_s: float) -> SQSClient:
         tcp_keepalive=True,
     )
     session = boto3.session.Session(region_name=settings.region or _region_in(settings.url))
-    return session.client("sqs", endpoint_url=settings.endpoint_url, config=config)
+    client = session.client("sqs", endpoint_url=settings.endpoint_url, config=config)
+    insist_on_whole_answers(client)
+    return client
 
 
 def _region_in(url: str) -> str | None:

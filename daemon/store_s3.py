@@ -18,16 +18,10 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    HTTPClientError,
-    IncompleteReadError,
-)
-from botocore.exceptions import ConnectionError as ConnectionFailedError
+from botocore.exceptions import BotoCoreError, ClientError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
+from daemon.aws_errors import BROKEN_CONNECTIONS, SDK_ERRORS, insist_on_whole_answers
 from daemon.errors import ConfigurationError, ResourceError, WorldError
 from daemon.model import MANIFEST, Cause
 from daemon.publication import MEDIA_TYPES, publication, read_manifest, refuse_stale, safe_id, safe_name
@@ -89,6 +83,7 @@ class S3Store:
             raise ConfigurationError(
                 f"cannot publish to s3://{bucket}: {error}. Check the store.* settings."
             ) from error
+        insist_on_whole_answers(client)
         return cls(client, bucket, prefix)
 
     def put(
@@ -252,7 +247,7 @@ class S3Store:
                 raise ResourceError(f"{where}: there is no such bucket. Create it, or correct store.url.") from error
             detail = f"{where}: {error.operation_name} was answered by {_code(error)} ({_status(error)})"
             raise WorldError(Cause.STORE_UNAVAILABLE, detail) from error
-        except BotoCoreError as error:
+        except SDK_ERRORS as error:
             raise WorldError(Cause.STORE_UNAVAILABLE, f"{where}: {error}") from error
 
     @contextlib.contextmanager
@@ -267,7 +262,7 @@ class S3Store:
             raise ResourceError(
                 f"{where}: {_code(error)} ({_status(error)}). Give these credentials {right}."
             ) from error
-        except BotoCoreError as error:
+        except SDK_ERRORS as error:
             if _is_transient(error):
                 raise
             raise ResourceError(f"{where}: {error}. Check the credentials and the store.* settings.") from error
@@ -298,4 +293,4 @@ def _is_transient(error: BaseException) -> bool:
         if status == 400 and error.operation_name == "HeadObject":  # noqa: PLR2004 - HTTP
             return True  # an expired token, said without a code
         return (status >= 500 and status != 501) or status == 429 or _code(error) in _THROTTLED | _EXPIRED  # noqa: PLR2004 - HTTP
-    return isinstance(error, ConnectionFailedError | HTTPClientError | IncompleteReadError | CredentialRetrievalError)
+    return isinstance(error, BROKEN_CONNECTIONS)
