@@ -48,11 +48,19 @@ class Rights:
 
     def missing(self, *, empty: bool) -> Iterator[str]:
         """A sentence for each right that is missing; `empty`: the queue holds nothing, so receiving harms nothing."""
-        queues = {"the queue": self._settings.url, "the dead-letter queue": self._settings.dead_letter_url}
-        for name, url in queues.items():
-            tried = {"sqs:ChangeMessageVisibility": _extend, "sqs:DeleteMessage": _delete}
-            if empty and url == self._settings.url:
-                tried["sqs:ReceiveMessage"] = _receive
+        ours: dict[str, Callable[[SQSClient, str], object]] = {
+            "sqs:ChangeMessageVisibility": _extend,
+            "sqs:DeleteMessage": _delete,
+        }
+        if empty:
+            ours["sqs:ReceiveMessage"] = _receive
+        # A dead letter is taken out or left: nobody extends it.
+        dead = {"sqs:DeleteMessage": _delete}
+        queues = (
+            ("the queue", self._settings.url, ours),
+            ("the dead-letter queue", self._settings.dead_letter_url, dead),
+        )
+        for name, url, tried in queues:
             for right, request in tried.items():
                 if url and self._is_denied(right, url, request):
                     yield f"{right} on {name} is not allowed; the policy in deploy/aws has all that is needed"

@@ -96,7 +96,7 @@ ATTEMPTS: Mapping[str, Callable[[Aims], object]] = {
     "secret": lambda to: read(to.secret),
     "secret_listed": lambda to: os.listdir(Path(to.secret).parent),  # noqa: PTH208
     "secret_by_link": lambda to: read_through_link(to.secret, Path(to.scratch) / "s"),
-    "secret_by_dotdot": lambda to: read(f"{to.scratch}/../../../../../../..{to.secret}"),
+    "secret_by_dotdot": lambda to: read(f"{to.scratch}{20 * '/..'}{to.secret}"),
     "ledger": lambda to: read(to.ledger),
     "ledger_written": lambda to: closing(os.open(to.ledger, os.O_RDWR)),
     "scratch_of_others": lambda to: os.listdir(Path(to.scratch).parent),  # noqa: PTH208

@@ -29,6 +29,7 @@ PARAMETERS = {
     "ResultsBucketName": RESULTS,
     "CheckpointsPrefix": "checkpoints",
     "LedgerTableName": "example-ledger",
+    "NoticesArn": "arn:aws:sqs:us-east-1:123456789012:example-notices",
 }
 
 
