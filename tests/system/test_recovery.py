@@ -53,7 +53,10 @@ def test_a_spell_of_dying_children(aws: Emulated, samples: Path, tmp_path: Path)
     assert one_life(aws, state, "letter.pdf") == ["converted"]
     assert swept(aws, state) == {}
     audited = bulkhead(aws, state, "audit")
-    assert (audited.returncode, audited.stdout) == (ExitStatus.DONE, "ledger, store and queues agree\n"), audited.stderr
+    assert (audited.returncode, audited.stdout) == (
+        ExitStatus.DONE,
+        "ledger, store and queues agree about 2 document(s)\n",
+    ), audited.stderr
     with closing(SqliteLedger.open_read_only(state / "ledger.db")) as ledger:
         (letter,) = ledger.find(f"s3://{aws.bucket}/inbox/letter.pdf")
         settled = ledger.settled(letter.id)
