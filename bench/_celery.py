@@ -25,8 +25,8 @@ from daemon.model import MediaType
 _FOLDER = "BENCH_CELERY_FOLDER"
 #: How often broker and results are looked at, in seconds; it is part of what is measured.
 _POLL_S = 0.002
-#: A net for a worker that does not come up or a conversion that hangs.
-_NET_S = 300.0
+#: A task that has not answered by then is lost: a folder as a broker was seen to lose one.
+_NET_S = 60.0
 
 
 def _app(folder: Path) -> Celery:

@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from celery.exceptions import TimeoutError as CeleryTimeoutError
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -53,6 +54,8 @@ class Taken:
     #: CPU time of the zygote's way beyond the loop's, of all documents.
     zygote_cpu: list[float] = field(default_factory=list)
     pool_first_task: float = 0.0
+    #: A task that Celery never answered; it gets no other one.
+    celery_lost: str = ""
 
     def add(self, doc: Doc, inprocess: Cost, taken: Mapping[str, Cost]) -> None:
         """Keep one turn."""
@@ -74,12 +77,13 @@ def measure(documents: Sequence[Doc], *, rounds: int, tell: Callable[[str], None
                 turn = index + number
                 now = [name for name in METHODS if name != "spawn" or turn % rounds == 0]
                 costs = {name: methods[name](doc) for name in in_turn(["inprocess", *now], turn)}
-                taken.add(doc, costs.pop("inprocess"), costs)
+                measured = {name: cost for name, cost in costs.items() if cost is not None}
+                taken.add(doc, measured.pop("inprocess"), measured)
     return taken
 
 
 @contextmanager
-def _all_methods(first: Doc, taken: Taken) -> Iterator[dict[str, Callable[[Doc], Cost]]]:
+def _all_methods(first: Doc, taken: Taken) -> Iterator[dict[str, Callable[[Doc], Cost | None]]]:
     """Every method, warm; ended on leaving."""
     with ExitStack() as stack:
         zygotes = stack.enter_context(isolated("zygote"))
@@ -95,13 +99,19 @@ def _all_methods(first: Doc, taken: Taken) -> Iterator[dict[str, Callable[[Doc],
             "zygote": lambda doc: live(zygotes, doc),
             "spawn": lambda doc: live(spawns, doc),
             "forkserver_pool": lambda doc: _pooled(executor, doc),
-            "celery_prefork": lambda doc: _sent(send, doc),
+            "celery_prefork": lambda doc: _sent(send, doc, taken),
         }
 
 
-def _sent(send: Callable[[Path, MediaType], int], doc: Doc) -> Cost:
+def _sent(send: Callable[[Path, MediaType], int], doc: Doc, taken: Taken) -> Cost | None:
+    if taken.celery_lost:
+        return None
     started = time.perf_counter()
-    send(doc.path, doc.media_type)
+    try:
+        send(doc.path, doc.media_type)
+    except CeleryTimeoutError:
+        taken.celery_lost = doc.name
+        return None
     return Cost(wall_s=time.perf_counter() - started, cpu_s=0.0)
 
 
@@ -128,6 +138,7 @@ def report(taken: Taken) -> dict[str, object]:
         "inprocess_ms": 0.0,
         **{f"{method}_ms": median(values) for method, values in every.items()},
         "zygote_cpu_ms": median(_ms(taken.zygote_cpu)),
+        "celery_prefork_lost": taken.celery_lost or None,
         "forkserver_pool_first_task_ms": round(taken.pool_first_task * 1000, 3),
         "conversion_ms": median([v for values in taken.inprocess.values() for v in _ms(values)]),
         "zygote_share_of_conversion": median(list(shares.values()), digits=4),
