@@ -167,7 +167,7 @@ class Zygote:
             signal.alarm(_REHEARSAL_S)
             sandbox.close_all_but({0, 1, 2, *self._library_descriptors})
             self._engine.convert(
-                canary_pdf(),
+                canary_pdf(painted=False),
                 media_type=MediaType.PDF,
                 plan=Plan(),
                 finished={},
