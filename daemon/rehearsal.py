@@ -2,8 +2,9 @@
 
 Edge: the kernel's page tables. A forked child shares all memory until it writes; then each page is copied at its first
 write, thousands of times in the first document and so in every one. A scout, forked like any child, converts the
-canary and notes which of the shared pages it wrote; later children copy these while they wait for their job. Nothing
-depends on it but time: what cannot be learned or copied is copied later, one page at a time.
+canary's page of letters (what only scans write is not worth a copy in every child) and notes which of the shared pages
+it wrote; later children copy these while they wait for their job. Nothing depends on it but time: what cannot be
+learned or copied is copied later, one page at a time.
 """
 
 from __future__ import annotations
