@@ -106,7 +106,9 @@ class Children:
             on_started=groups.enter_zygote if groups is not None else lambda _pid: None,
         )
         self._spawns = SpawnLauncher(spec, clock=clock, start_timeout_s=start_timeout_s)
-        self._launcher: Launcher = self._zygotes if settings.child.start == "zygote" else self._spawns
+        # Threads are not forked, and a child would wait for them for ever: sessions that have some are loaded by exec.
+        forks = settings.child.start == "zygote" and settings.threads == 1
+        self._launcher: Launcher = self._zygotes if forks else self._spawns
         self._lock = threading.Lock()
 
     @property

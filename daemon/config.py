@@ -188,7 +188,7 @@ class Settings(Section):
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=1_024)] = "auto"
     """Documents converted at the same time; clamped to the CPUs that this process may use."""
     threads: Annotated[int, Field(ge=1, le=64)] = 1
-    """Threads of one child's inference; workers times threads never exceeds the CPUs."""
+    """Threads of one child's inference; times workers never exceeds the CPUs. Above 1 each child is spawned."""
     ahead: Annotated[int, Field(ge=0, le=64)] = 1
     """Messages received before a worker is free, so that none idles while a result is stored."""
     drain_s: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 8.0
@@ -324,6 +324,11 @@ def _findings(settings: Settings, file: Path | None, in_file: Mapping[sources.Na
         notes.append("allow_failpoints is on: whoever sets BULKHEAD_FAILPOINTS can kill this process on purpose")
     if settings.child.sandbox == "off":
         notes.append("child.sandbox is off: a hostile document can do whatever the user of this daemon can")
+    if settings.threads > 1 and settings.child.start == "zygote":
+        notes.append(
+            f"threads is {settings.threads}: a process with more than one must not be forked, so each child is spawned "
+            "and loads the engine anew, seconds slower; `bulkhead calibrate` shows whether that pays here"
+        )
     if settings.child.document_timeout_s < settings.child.linger_s:
         notes.append(
             "child.document_timeout_s is shorter than child.linger_s: seconds are meant, and documents will time out"

@@ -201,6 +201,20 @@ def test_zygote_with_a_thread(tmp_path: Path) -> None:
     ward.children.stop()
 
 
+def test_threads_that_are_asked_for(tmp_path: Path) -> None:
+    """A setting is no accident: no zygote is loaded in vain, nobody is paged, and the engine has the threads."""
+    ward = Ward("zygote", tmp_path)
+    ward.settings = ward.settings.model_copy(update={"threads": 2})
+    children = ward.children = ward.with_clock(ward.clock)
+    with structlog.testing.capture_logs() as logs:
+        children.start()
+        assert ward.run("a").outcome.cause is Cause.CONVERTED
+    assert children.zygote_pid is None
+    assert [line["start"] for line in logs if line["event"] == "child.exited"] == ["spawn"]
+    assert [line["event"] for line in logs if line["log_level"] in {"warning", "error"}] == []
+    children.stop()
+
+
 def test_zygote_that_is_stuck(tmp_path: Path) -> None:
     """A zygote that does not answer is ended at the start's deadline, and its document is released."""
     ward = Ward("zygote", tmp_path, start_timeout_s=1.5)

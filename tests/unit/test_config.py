@@ -218,6 +218,15 @@ def test_failpoints_without_permission_are_a_refused_start() -> None:
     assert any("allow_failpoints is on" in note for note in load(environ=drill).notes)
 
 
+@pytest.mark.parametrize(
+    ("threads", "start", "said"), [("1", "zygote", False), ("2", "zygote", True), ("2", "spawn", False)]
+)
+def test_threads_that_forbid_forking_are_said(threads: str, start: str, said: bool) -> None:  # noqa: FBT001
+    """Whoever asks for threads must not find out from the figures that every child is spawned."""
+    notes = load(environ={"BULKHEAD_THREADS": threads, "BULKHEAD_CHILD__START": start}).notes
+    assert any("each child is spawned" in note for note in notes) is said
+
+
 def test_missing_setting_names_all_ways_to_set_it() -> None:
     """`run` without a queue must say what to write, and where."""
     settings = load(environ={}, queue__url="https://sqs.example/1/q")
