@@ -7,14 +7,13 @@ harm; each gap between two steps is a failpoint. What is done next is `decide.py
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from daemon.checkpoints import fingerprint
-from daemon.children import ChildJob, Deadlines
+from daemon.children import ChildJob, ChildResult, Deadlines
 from daemon.decide import (
     Complete,
     Convert,
@@ -32,17 +31,10 @@ from daemon.errors import DocumentError, EngineError, LeaseLostError, OperatorEr
 from daemon.fetch import Fetched
 from daemon.heartbeat import InHand
 from daemon.kept_pages import KeptPages, forget
-from daemon.model import (
-    Attempt,
-    Cause,
-    Conversion,
-    Document,
-    Holder,
-    KillReason,
-    Outcome,
-    Plan,
-    Settled,
-)
+from daemon.model import Attempt, Cause, Conversion, Document, Holder, Outcome, Plan, Settled
+from daemon.not_now import NotNowError, outage_of, raise_if_stopped
+from daemon.peaks import Traits
+from daemon.room import Room
 from daemon.suspicion import TROUBLE
 from daemon.turns import Turn
 
@@ -57,38 +49,6 @@ class DocumentEnded:
     settled: Settled
     #: Children of this attempt; empty when it had been settled before.
     outcomes: tuple[Outcome, ...] = ()
-
-
-class NotNowError(WorldError):
-    """The document cannot be finished in this delivery; the message goes back and may return after `delay_s`."""
-
-    def __init__(self, cause: Cause, detail: str, *, delay_s: float | None = None) -> None:
-        super().__init__(cause, detail)
-        self.delay_s = delay_s
-
-
-def outage_of(error: OperatorError | OSError) -> NotNowError:
-    """What was there when the daemon started is gone, or has no room: nobody's document is at fault, so none pays."""
-    match error:
-        case EngineError():
-            return NotNowError(Cause.ZYGOTE_DIED, f"cannot start a child: {error}")
-        case OperatorError():
-            return NotNowError(Cause.STORE_UNAVAILABLE, str(error))
-        case _:
-            full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-            detail = f"cannot run a child, or keep what it made: {error.strerror or error}"
-            return NotNowError(Cause.DISK_FULL if full else Cause.ZYGOTE_DIED, detail)
-
-
-def raise_if_stopped(held: InHand) -> None:
-    """Raise what becomes of a delivery whose switch was pulled."""
-    match held.switch.reason:
-        case None:
-            return
-        case KillReason.LEASE_LOST:
-            raise LeaseLostError("cannot go on: the lease was lost")
-        case reason:
-            raise NotNowError(Cause.DRAINED, f"stopped on purpose: {reason}", delay_s=0.0)
 
 
 class Work:
@@ -123,6 +83,7 @@ class Work:
         self.fetched: Fetched | None = None
         self.conversion: Conversion | None = None
         self.pages = KeptPages(edges.checkpoints, document.id, scratch=edges.scratch)
+        self.room = Room(edges.memory, turn, held, document, clock=edges.clock)
         self.ending = Ending(edges, held, document, attempt)
 
     def carry_out(self, holder: Holder) -> DocumentEnded:
@@ -215,10 +176,19 @@ class Work:
         self.pages.resume(fingerprint(self.document, sha256=self.fetched.sha256, engine=self.edges.engine))
         self.carried = carried_over(self.history, fingerprint=self.pages.fingerprint)
         self.pages.remember(self.carried)
+        self.room.traits = Traits(media_type=self.fetched.media_type, size_bytes=self.fetched.size_bytes)
+        self.room.remember(self.carried)
         return self._next()
 
     def _convert(self, plan: Plan, started: float) -> float:
         """Live one child's life; returns how long the document waited for it, which is not the document's time."""
+        result = self.room.live(plan, lambda limit_bytes, waited_s: self._live(plan, started + waited_s, limit_bytes))
+        self.conversion = result.conversion
+        self._record(replace(result.outcome, fingerprint=self.pages.fingerprint))
+        self.pages.remember((result.outcome,))
+        return result.waited_s
+
+    def _live(self, plan: Plan, started: float, memory_bytes: int) -> ChildResult:
         assert self.fetched is not None, "the bytes are fetched before a child is started"
         job = ChildJob(
             document_id=self.document.id,
@@ -226,9 +196,10 @@ class Work:
             child=len(self.outcomes) + 1,
             plan=plan,
             media_type=self.fetched.media_type,
+            memory_bytes=memory_bytes,
             failpoints=self.edges.child_failpoints,
         )
-        result = self.edges.converter.run(
+        return self.edges.converter.run(
             job,
             self.fetched.file,
             finished=self.pages.file,
@@ -242,10 +213,6 @@ class Work:
             switch=self.held.switch,
             on_page=self.pages.keep,
         )
-        self.conversion = result.conversion
-        self._record(replace(result.outcome, fingerprint=self.pages.fingerprint))
-        self.pages.remember((result.outcome,))
-        return result.waited_s
 
     def _record(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

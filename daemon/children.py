@@ -53,6 +53,8 @@ class ChildJob:
     child: int
     plan: Plan
     media_type: MediaType
+    #: Its limit; None for that of `Children`.
+    memory_bytes: int | None = None
     #: See `failpoints.parse`; empty for none.
     failpoints: str = ""
 
@@ -154,19 +156,20 @@ class Children:
         started.
         """
         asked = self._clock.monotonic()
+        memory_bytes = self._limit_bytes(job)
         with ExitStack() as stack:
             scratch = Path(tempfile.mkdtemp(prefix="child-", dir=self._scratch_root))
             stack.callback(remove_tree, scratch)
             ends = Ends(document, finished)
             stack.callback(ends.close)
-            group = self._group()
+            group = self._group(memory_bytes)
             stack.callback(group.remove)
-            handle, start = self._launch(ends)
+            handle, start = self._launch(ends, memory_bytes)
             watch = Watch(
                 handle,
                 ends,
                 _wire_job(job, scratch, self._settings.child.max_output_bytes),
-                bounds=self._bounds(deadlines, asked),
+                bounds=self._bounds(deadlines, asked, memory_bytes),
                 group=group,
                 clock=self._clock,
                 switch=switch,
@@ -177,20 +180,23 @@ class Children:
         conversion = watch.conversion if outcome.cause is Cause.CONVERTED else None
         return ChildResult(outcome=outcome, conversion=conversion, waited_s=watch.lost_s())
 
-    def _group(self) -> Group:
+    def _limit_bytes(self, job: ChildJob) -> int:
+        return self._memory_bytes if job.memory_bytes is None else job.memory_bytes
+
+    def _group(self, memory_bytes: int) -> Group:
         if self._groups is None:
             return Group()
         tasks = _TASKS + _TASKS_PER_THREAD * self._settings.threads
-        return self._groups.for_child(memory_bytes=self._memory_bytes, tasks=tasks)
+        return self._groups.for_child(memory_bytes=memory_bytes, tasks=tasks)
 
-    def _bounds(self, deadlines: Deadlines, asked: float) -> Bounds:
+    def _bounds(self, deadlines: Deadlines, asked: float, memory_bytes: int) -> Bounds:
         child = self._settings.child
         return Bounds(
             deadlines=deadlines,
             asked=asked,
             start_deadline=self._clock.monotonic() + child.start_timeout_s,
             stall_s=child.stall_s,
-            memory_bytes=self._memory_bytes,
+            memory_bytes=memory_bytes,
             max_scratch_bytes=child.max_scratch_bytes,
             max_pages=self._settings.engine.max_pages,
             max_output_bytes=child.max_output_bytes,
@@ -198,9 +204,9 @@ class Children:
             linger_s=child.linger_s,
         )
 
-    def _launch(self, ends: Ends) -> tuple[Handle, str]:
+    def _launch(self, ends: Ends, memory_bytes: int) -> tuple[Handle, str]:
         """Ask for one child; returns it and how it was started."""
-        limits = sandbox.Limits(memory_bytes=self._memory_bytes, max_file_bytes=self._settings.child.max_scratch_bytes)
+        limits = sandbox.Limits(memory_bytes=memory_bytes, max_file_bytes=self._settings.child.max_scratch_bytes)
         launcher = self._launcher
         try:
             handle = launcher.launch(ends, limits)
@@ -230,7 +236,7 @@ class Children:
             pages_done=outcome.pages_done,
             elapsed_s=round(outcome.elapsed_s, 3),
             peak_rss_bytes=outcome.peak_rss_bytes,
-            memory_limit_bytes=self._memory_bytes,
+            memory_limit_bytes=self._limit_bytes(job),
             cgroup_peak_bytes=watch.group.peak_bytes(),
             oom_kills=watch.group.oom_kills(),
             scratch_bytes=watch.sampler.scratch_bytes,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
-from daemon.attempt import DocumentEnded, NotNowError, Work, raise_if_stopped
+from daemon.attempt import DocumentEnded, Work
 from daemon.edges import Edges, Limits
 from daemon.errors import DocumentError
 from daemon.heartbeat import InHand
@@ -20,7 +20,9 @@ from daemon.intake import read
 from daemon.kept_pages import forget
 from daemon.ledger import AlreadySettled, Claimed, Held
 from daemon.model import Cause, Document, Holder
+from daemon.not_now import NotNowError
 from daemon.queue import DeadLetter as Letter
+from daemon.room import wait_for
 from daemon.turns import Turn
 
 log = structlog.get_logger()
@@ -68,8 +70,7 @@ class Delivery:
         """End one document in its turn; what is left to dead-letter when it can have no record of its own."""
         turn, held.turn = held.turn or self._edges.turns.line_up(), None
         with turn:
-            if not turn.wait(held.switch):
-                raise_if_stopped(held)
+            wait_for(turn, self._edges.memory.first(document), held, clock=self._edges.clock)
             return self._take_on(held, document, turn, body=body)
 
     def _take_on(self, held: InHand, document: Document, turn: Turn, *, body: str) -> list[Letter]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from daemon.admission import Pool
 from daemon.checkpoints import Checkpoints
 from daemon.children import ChildJob, ChildResult, Deadlines, KillSwitch
 from daemon.clock import Clock
@@ -19,6 +20,7 @@ from daemon.decide import Rules
 from daemon.fetch import Fetched
 from daemon.heartbeat import Heartbeat
 from daemon.ledger import Ledger
+from daemon.memory import Memory
 from daemon.model import Document, PageRecord
 from daemon.pulse import Pulse
 from daemon.queue import Queue
@@ -76,8 +78,10 @@ class Edges:
     pulse: Pulse = field(default_factory=Pulse)
     #: Whether documents or this host are to blame.
     trust: Trust = field(default_factory=Trust)
-    #: How many convert at the same time.
-    turns: Turns = field(default_factory=lambda: Turns(1_000))
+    #: Who converts at the same time, with how much memory; by default nobody waits.
+    turns: Turns = field(default_factory=lambda: Turns(Pool.of_shares(1_000)))
+    #: How much a document asks for.
+    memory: Memory = field(default_factory=lambda: Memory(Pool.of_shares(1_000)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

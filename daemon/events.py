@@ -45,6 +45,12 @@ InfoEvent = Literal[
     "attempt.marked",
     #: We were told to stop; if this attempt is cut off before it ends, it does not count.
     "attempt.excused",
+    #: What the ledger's last documents needed was learned; `documents` says how many there were.
+    "memory.studied",
+    #: A worker was free for a document, and the memory was not; fields say how much it needs and how long it waited.
+    "document.held_back",
+    #: A child died of a limit that was lowered for a document beside it; the same is done again with a whole share.
+    "child.squeezed",
     #: The bytes are here: size, type, digest, seconds.
     "document.fetched",
     #: A page is finished and kept; `debug` only.
@@ -124,6 +130,8 @@ WarningEvent = Literal[
     "heartbeat.failed",
     #: A finished page could not be kept, found or forgotten; the work goes on, a later attempt may do it again.
     "checkpoint.failed",
+    #: The ledger did not say what earlier documents needed; it is learned as they come.
+    "memory.not_studied",
     #: A page was converted with less than the whole engine.
     "page.degraded",
     #: Asked for more than this host has; what was asked and what is given.

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from daemon.attempt import NotNowError
 from daemon.children import KillSwitch
 from daemon.clock import Clock
 from daemon.decide import release_delay_s
@@ -25,6 +24,7 @@ from daemon.events import ErrorEvent
 from daemon.heartbeat import InHand
 from daemon.inbox import CanaryEnded, Event, HostSuspended, Received, SlotFreed, StopAsked
 from daemon.model import Attempt, Cause, KillReason, Message, Outcome
+from daemon.not_now import NotNowError
 from daemon.prover import Prover
 from daemon.pulse import BEAT_S, Beating
 from daemon.standing import Phase, Standing

@@ -29,8 +29,12 @@ class Sizing:
     workers: int
     #: Threads of each child's inference; at least 1.
     threads: int
-    #: Limit of each child.
+    #: Limit of each child, where nothing speaks for more or less.
     memory_bytes_per_child: int
+    #: Memory for all children together; at least a limit for each worker.
+    pool_bytes: int
+    #: The highest limit that a child may have beside others, or alone: what was asked for, or all there is.
+    most_bytes_per_child: int
     #: What was clamped, and why; empty when everything asked for is given.
     notes: tuple[str, ...] = ()
 
@@ -65,7 +69,15 @@ def size(
         )
         given_workers = fitting
     limit_bytes = _limit(memory_per_child_bytes, share_bytes=usable_bytes // given_workers, notes=notes)
-    return Sizing(workers=given_workers, threads=given_threads, memory_bytes_per_child=limit_bytes, notes=tuple(notes))
+    pool_bytes = max(usable_bytes, given_workers * limit_bytes)
+    return Sizing(
+        workers=given_workers,
+        threads=given_threads,
+        memory_bytes_per_child=limit_bytes,
+        pool_bytes=pool_bytes,
+        most_bytes_per_child=pool_bytes if memory_per_child_bytes is None else limit_bytes,
+        notes=tuple(notes),
+    )
 
 
 def _workers_by_cpu(workers: Literal["auto"] | int, *, threads: int, cpus: int, notes: list[str]) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from daemon import cgroup, failpoints, faults, host
+from daemon.admission import Pool
 from daemon.attempt import DocumentEnded
 from daemon.cgroup_find import find
 from daemon.checkpoints_s3 import open_checkpoints
@@ -30,6 +31,7 @@ from daemon.heartbeat import Heartbeat
 from daemon.ledger import Ledger
 from daemon.ledgers import ledger_file, open_ledger
 from daemon.lock import instance_lock
+from daemon.memory import Memory, studying
 from daemon.model import Holder, Message
 from daemon.parent import Parent
 from daemon.proof import convert_canary
@@ -91,6 +93,16 @@ def sizing_of(settings: Settings) -> Sizing:
     )
 
 
+def pool_of(sizing: Sizing) -> Pool:
+    """Workers and memory, as they are handed out."""
+    return Pool(
+        workers=sizing.workers,
+        share_bytes=sizing.memory_bytes_per_child,
+        total_bytes=sizing.pool_bytes,
+        most_bytes=sizing.most_bytes_per_child,
+    )
+
+
 @contextmanager
 def assembled(
     settings: Settings,
@@ -114,6 +126,7 @@ def assembled(
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         stack.enter_context(instance_lock(settings.state_dir / "instance.lock"))
         sizing = sizing_of(settings)
+        pool = pool_of(sizing)
         for note in sizing.notes:
             log.warning("sizing.clamped", detail=note)
         holder = parts.holder()
@@ -158,9 +171,11 @@ def assembled(
             failpoint=failpoint(settings),
             child_failpoints=settings.failpoints if settings.allow_failpoints else "",
             pulse=pulse,
-            turns=Turns(sizing.workers),
+            turns=Turns(pool),
+            memory=Memory(pool),
             trust=_trust(settings, children, clock=clock, on_poisoned=on_poisoned),
         )
+        stack.enter_context(studying(edges.memory, ledger))
         yield Running(
             parent=Parent(
                 edges,

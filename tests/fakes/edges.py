@@ -77,6 +77,8 @@ class ScriptedConverter:
     pages: Mapping[str, int] = field(default_factory=dict)
     #: (document id, page) to the modes in which that page kills its child.
     traps: Mapping[tuple[str, int], Collection[PageMode]] = field(default_factory=dict)
+    #: Document id to the bytes that its first page needs: under a lower limit it ends its child for memory.
+    hunger: Mapping[str, int] = field(default_factory=dict)
     jobs: list[ChildJob] = field(default_factory=list)
     #: Every page that was converted, in order, by document id.
     converted: list[tuple[str, int]] = field(default_factory=list)
@@ -101,6 +103,8 @@ class ScriptedConverter:
         if switch.reason is not None:
             lost = switch.reason is KillReason.LEASE_LOST
             return self._ended(job, Cause.LEASE_LOST if lost else Cause.DRAINED)
+        if (job.memory_bytes or 0) < self.hunger.get(job.document_id, 0):
+            return self._ended(job, Cause.MEMORY, page=1)
         script = self.causes.get(job.document_id, (Cause.CONVERTED,))
         cause = script[0 if job.plan.default is PageMode.FULL else -1]
         if cause is not Cause.CONVERTED:
@@ -144,6 +148,7 @@ class ScriptedConverter:
             child=job.child,
             ocr=job.plan.default in OCR_MODES,
             stage=Stage.OPEN if page is None else Stage.LAYOUT,
+            peak_rss_bytes=min(job.memory_bytes or 0, self.hunger.get(job.document_id, 0)),
             page=page,
             pages=None if cause is Cause.CRASHED and page is None else self.pages.get(job.document_id, 1),
         )

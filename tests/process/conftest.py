@@ -8,7 +8,7 @@ import select
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -73,6 +73,7 @@ class Ward:
         damage: Callable[[BinaryIO], object] = lambda _pack: None,
         switch: KillSwitch | None = None,
         on_page: Callable[[PageRecord, int], None] = lambda _record, _pages: None,
+        memory_bytes: int | None = None,
     ) -> ChildResult:
         """Convert `text`, one page per line; `finished` pages are packed, and the pack is damaged by `damage`."""
         with tempfile.TemporaryFile() as document, tempfile.TemporaryFile() as packed:
@@ -84,7 +85,7 @@ class Ward:
             packed.flush()
             kept = os.pread(packed.fileno(), 10**6, 0)
             result = self.children.run(
-                job_of(plan or Plan(), failpoints),
+                replace(job_of(plan or Plan(), failpoints), memory_bytes=memory_bytes),
                 document,
                 finished=None if finished is None else packed,
                 deadlines=Deadlines(

@@ -275,6 +275,7 @@ COMMANDS: Mapping[str, Callable[[str], object]] = {
     "write-document": lambda _: write_to_document(),
     "threads": lambda _: part("greed").start_threads(),
     "foreign-call": lambda _: part("calls").foreign_call(),
+    "hold": lambda rest: part("greed").hold(int(rest)),
     "map-shared": lambda _: part("greed").map_shared(),
     "fill-memfds": lambda _: part("greed").fill_memfds(),
     "burst": lambda _: part("greed").burst(),

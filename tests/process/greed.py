@@ -20,6 +20,11 @@ def map_shared() -> None:
         threading.Event().wait(0.01)
 
 
+def hold(number_bytes: int) -> None:
+    """Take so much private memory, and touch all of it."""
+    assert len(b"\x01" * number_bytes) == number_bytes
+
+
 def fill_memfds() -> None:
     """Fill memory that only descriptors hold, without end; nothing of it is mapped."""
     while True:

@@ -12,7 +12,7 @@ import structlog
 
 from daemon.children import ChildResult
 from daemon.model import Cause, PageMode, Plan, Stage
-from tests.process.conftest import Ward
+from tests.process.conftest import MEMORY_BYTES, Ward
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
 
@@ -213,6 +213,16 @@ def test_death(ward: Ward, death: str) -> None:
     assert case.signal in {outcome.signal, "either"}
     assert case.words in outcome.detail
     assert outcome.peak_rss_bytes > 2**20
+
+
+@pytest.mark.parametrize(("granted_bytes", "cause"), [(None, Cause.MEMORY), (2**30, Cause.CONVERTED)])
+def test_the_limit_is_the_jobs_own(ward: Ward, granted_bytes: int | None, cause: Cause) -> None:
+    """A child may have more than the others and is held to that; its line says which limit was in force."""
+    with structlog.testing.capture_logs() as logs:
+        outcome = ward.run("hold 600000000", memory_bytes=granted_bytes).outcome
+    assert outcome.cause is cause, outcome.detail
+    (line,) = [line for line in logs if line["event"] == "child.exited"]
+    assert line["memory_limit_bytes"] == (granted_bytes or MEMORY_BYTES)
 
 
 @pytest.mark.parametrize("action", ["segv", "abort", "hang"])

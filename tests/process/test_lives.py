@@ -276,6 +276,6 @@ class RecordedGroup(Group):
 def test_group(ward: Ward, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A child is in its group before it has its document; the group goes when the child has ended, however it did."""
     said: list[object] = []
-    monkeypatch.setattr(ward.children, "_group", lambda: RecordedGroup(said))
+    monkeypatch.setattr(ward.children, "_group", lambda _: RecordedGroup(said))
     ward.run(text, on_page=lambda record, _pages: said.append(record.page))
     assert said == ["placed", True, *([1] if text == "a" else []), "removed"]

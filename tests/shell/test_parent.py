@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 import structlog
 
+from daemon.admission import Pool
 from daemon.attempt import DocumentEnded
 from daemon.children import ChildJob, KillSwitch
 from daemon.clock import SystemClock
@@ -23,6 +24,7 @@ from daemon.edges import Edges, Limits
 from daemon.errors import LeaseLostError, ResourceError, WorldError
 from daemon.heartbeat import Heartbeat
 from daemon.inbox import SlotFreed
+from daemon.memory import Memory
 from daemon.model import Attempt, Cause, Holder, Message, Outcome, ResultStatus
 from daemon.parent import Parent
 from daemon.queue_local import LocalQueue
@@ -43,6 +45,8 @@ class Bench:
 
     workers: int = 2
     ahead: int = 0
+    #: What is handed out; None: every worker's share, and no more.
+    memory: Pool | None = None
     drain_s: float = NET_S
     queue: LocalQueue = field(default_factory=lambda: LocalQueue(clock=SystemClock(), wait_s=0.2))
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
@@ -56,8 +60,9 @@ class Bench:
 
     def __post_init__(self) -> None:
         clock = SystemClock()
+        self.pool = self.memory or Pool.of_shares(self.workers)
         self.heartbeat = Heartbeat(queue=self.queue, ledger=self.ledger, clock=clock, visibility_s=60, interval_s=NET_S)
-        edges = Edges(
+        self.edges = edges = Edges(
             queue=self.queue,
             ledger=self.ledger,
             source=ScriptedSource(),
@@ -69,7 +74,8 @@ class Bench:
             clock=clock,
             failpoint=lambda _name, _document, _attempt: None,
             trust=self.trust,
-            turns=Turns(self.workers),
+            turns=Turns(self.pool),
+            memory=Memory(self.pool),
         )
         holder = Holder(host="here", boot_id="boot", invocation="now", pid=1)
         limits = Limits(

@@ -97,7 +97,18 @@ def test_auto_on_an_ordinary_host() -> None:
     """`auto` uses every CPU and divides what memory is left, and has nothing to explain."""
     sizing = Host(cpus=8, memory_bytes=64 * GIB, threads=2).size()
     left = 64 * GIB - RESERVE_BYTES - 4 * GIB
-    assert sizing == Sizing(workers=4, threads=2, memory_bytes_per_child=left // 4)
+    assert sizing == Sizing(
+        workers=4, threads=2, memory_bytes_per_child=left // 4, pool_bytes=left, most_bytes_per_child=left
+    )
+
+
+@given(HOSTS)
+def test_no_child_may_have_more_than_all_of_them(host: Host) -> None:
+    """A limit for everybody fits the pool; nobody gets more than the pool, nor more than an operator asked for."""
+    sizing = host.size()
+    assert sizing.workers * sizing.memory_bytes_per_child <= sizing.pool_bytes
+    assert sizing.memory_bytes_per_child <= sizing.most_bytes_per_child <= sizing.pool_bytes
+    assert host.memory_per_child_bytes is None or sizing.most_bytes_per_child == sizing.memory_bytes_per_child
 
 
 def test_more_workers_than_cpus() -> None:

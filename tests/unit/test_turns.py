@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from daemon.admission import Pool
 from daemon.killswitch import KillSwitch
 from daemon.model import KillReason
 from daemon.sandbox import open_descriptors
@@ -35,7 +36,7 @@ def comes(turn: Turn) -> bool:
 
 def test_at_most_as_many_as_workers() -> None:
     """Twenty documents and three workers: never more than three at once, and all come to their turn."""
-    turns, lock, now, most = Turns(3), threading.Lock(), 0, 0
+    turns, lock, now, most = Turns(Pool.of_shares(3)), threading.Lock(), 0, 0
 
     def convert(_: int) -> None:
         nonlocal now, most
@@ -56,7 +57,7 @@ def test_at_most_as_many_as_workers() -> None:
 
 def test_in_the_order_in_which_they_lined_up() -> None:
     """Who lined up first is first, whoever asks first; the one behind comes when the one before ends."""
-    turns = Turns(1)
+    turns = Turns(Pool.of_shares(1))
     first, second, third = (turns.line_up() for _ in range(3))
     assert not comes(third)
     assert not comes(second)
@@ -71,7 +72,7 @@ def test_in_the_order_in_which_they_lined_up() -> None:
 
 def test_a_pulled_switch_ends_the_waiting() -> None:
     """A document that waits leaves at once when it is told to, and takes nobody's turn with it."""
-    turns, switch, got = Turns(1), KillSwitch(), []
+    turns, switch, got = Turns(Pool.of_shares(1)), KillSwitch(), []
     first, second, third = (turns.line_up() for _ in range(3))
 
     def wait_in_line() -> None:
@@ -90,7 +91,7 @@ def test_a_pulled_switch_ends_the_waiting() -> None:
 
 def test_a_pulled_switch_wins_over_a_free_worker() -> None:
     """Pulled before, and a worker is free: no turn, and the worker stays free."""
-    turns = Turns(1)
+    turns = Turns(Pool.of_shares(1))
     with turns.line_up() as turn:
         assert not turn.wait(pulled())
     with turns.line_up() as turn:
@@ -99,7 +100,7 @@ def test_a_pulled_switch_wins_over_a_free_worker() -> None:
 
 def test_ended_twice_is_ended_once() -> None:
     """A turn that is ended early, and again on leaving its block, frees one worker."""
-    turns = Turns(1)
+    turns = Turns(Pool.of_shares(1))
     with turns.line_up() as turn:
         turn.end()
     with turns.line_up() as one, turns.line_up() as other:
@@ -110,7 +111,7 @@ def test_ended_twice_is_ended_once() -> None:
 def test_nothing_is_left() -> None:
     """Neither a turn that was taken nor one that was given up keeps a descriptor."""
     before = open_descriptors()
-    turns = Turns(1)
+    turns = Turns(Pool.of_shares(1))
     for _ in range(10):
         with turns.line_up() as one, turns.line_up() as other:
             assert one.wait(KillSwitch())
