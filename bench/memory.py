@@ -1,5 +1,7 @@
 """Peak memory of children by the size of a page and by the number of pages: `python -m bench.memory [--json]`.
 
+With `--documents DIR` also that of each document of a folder, beside the letter page of its kind.
+
 Rules: a peak is the kernel's `ru_maxrss` of one child, in bytes, and of several children the largest; children are
 those of the daemon. Documents are made here, byte by byte: a letter page and one of 200 by 200 inches, with a line of
 text or with a picture of text, and pages of text in any number. Long documents are converted in slices, as the daemon
@@ -13,7 +15,8 @@ import io
 import json
 import resource
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
@@ -26,7 +29,7 @@ from bench._measure import docs, machine, prepared
 from daemon import pack, samples
 from daemon.children import ChildJob, Children, Deadlines, KillSwitch
 from daemon.clock import SystemClock
-from daemon.model import Cause, MediaType, PageRecord, Plan
+from daemon.model import Cause, Conversion, MediaType, PageRecord, Plan
 from daemon.sample_raw import HELVETICA, raw_pdf, stream
 
 #: DESIGN's target: a giant page over a letter page.
@@ -78,8 +81,24 @@ def long_document(pages: int) -> bytes:
     return pdf(LETTER_PT, contents, resources="/Font<</F 3 0 R>>", extra=HELVETICA)
 
 
-def peaks(children: Children, data: bytes, *, pages_per_child: int) -> list[int]:
-    """Bytes at the peak of each child that the document takes, in order; the last one assembles it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lives:
+    """The children that a document took."""
+
+    #: Bytes at the peak of each, in order; the last one assembled it, unless the document failed.
+    peaks_bytes: tuple[int, ...]
+    cause: Cause
+    conversion: Conversion | None
+
+    @property
+    def kind(self) -> str:
+        """`image` when a page of it was read by OCR, else `text`: which letter page it is measured by."""
+        pages = () if self.conversion is None else self.conversion.pages
+        return "image" if any("ocr=" in page.engine for page in pages) else "text"
+
+
+def lives(children: Children, data: bytes, *, pages_per_child: int) -> Lives:
+    """Convert one PDF, slice by slice. A document that fails has no conversion; nothing is tried twice."""
     clock = SystemClock()
     found: list[int] = []
     with tempfile.TemporaryFile() as document, tempfile.TemporaryFile() as kept:
@@ -98,8 +117,33 @@ def peaks(children: Children, data: bytes, *, pages_per_child: int) -> list[int]
             result = children.run(job, document, finished=kept, deadlines=deadlines, switch=KillSwitch(), on_page=keep)
             found.append(result.outcome.peak_rss_bytes)
             if result.outcome.cause is not Cause.SLICED:
-                assert result.conversion is not None, f"a document of our own converts: {result.outcome}"
-                return found
+                return Lives(peaks_bytes=tuple(found), cause=result.outcome.cause, conversion=result.conversion)
+
+
+def peaks(children: Children, data: bytes, *, pages_per_child: int) -> list[int]:
+    """Bytes at the peak of each child that a document of our own takes, in order."""
+    lived = lives(children, data, pages_per_child=pages_per_child)
+    assert lived.conversion is not None, f"a document of our own converts: {lived.cause}"
+    return list(lived.peaks_bytes)
+
+
+def by_document(
+    children: Children, folder: Path, letter_bytes: Mapping[str, int], console: Console
+) -> dict[str, dict[str, object]]:
+    """Each PDF of `folder` by name: its largest peak, and that over the letter page of its kind."""
+    found: dict[str, dict[str, object]] = {}
+    for path in sorted(folder.glob("*.pdf")):
+        console.print(path.name, style="dim")
+        lived = lives(children, path.read_bytes(), pages_per_child=PAGES_PER_CHILD)
+        peak = max(lived.peaks_bytes)
+        found[path.name] = {
+            "cause": lived.cause,
+            "kind": lived.kind,
+            "pages": 0 if lived.conversion is None else len(lived.conversion.pages),
+            "peak_bytes": peak,
+            "over_letter": round(peak / letter_bytes[lived.kind], 3),
+        }
+    return found
 
 
 def parent_growth(folder: Path, documents: int) -> int:
@@ -126,7 +170,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def measure(counts: Sequence[int], console: Console) -> dict[str, object]:
+def measure(counts: Sequence[int], documents: Path | None, console: Console) -> dict[str, object]:
     """All figures, as JSON values."""
     with tempfile.TemporaryDirectory(prefix="bench-samples-") as folder, isolated("zygote") as children:
         samples.write(Path(folder))
@@ -136,6 +180,8 @@ def measure(counts: Sequence[int], console: Console) -> dict[str, object]:
             for kind, data in (("text", text_page(size)), ("image", picture_page(size, jpeg))):
                 console.print(f"{kind} on a {name} page", style="dim")
                 by_size[kind][name] = max(peaks(children, data, pages_per_child=PAGES_PER_CHILD))
+        letter_bytes = {kind: peak["letter"] for kind, peak in by_size.items()}
+        by_name = {} if documents is None else by_document(children, documents, letter_bytes, console)
         by_count: dict[str, list[int]] = {}
         for count in counts:
             console.print(f"{count} pages", style="dim")
@@ -146,6 +192,7 @@ def measure(counts: Sequence[int], console: Console) -> dict[str, object]:
         "pages_per_child": PAGES_PER_CHILD,
         "peak_by_page_size_bytes": by_size,
         "peak_ratio_by_page_size": {kind: round(peak["giant"] / peak["letter"], 3) for kind, peak in by_size.items()},
+        "peak_by_document": by_name,
         "peak_by_page_count_bytes": {count: max(found) for count, found in by_count.items()},
         "parent_growth_bytes": growth,
         "conversions_in_a_row": CONVERSIONS,
@@ -159,7 +206,12 @@ def table(figures: dict[str, object]) -> Table:
     shown.add_column("figure")
     shown.add_column("value")
     for name, value in figures.items():
-        shown.add_row(name, json.dumps(value))
+        if name == "peak_by_document":
+            assert isinstance(value, dict), "documents by name"
+            for document, found in value.items():
+                shown.add_row(document, json.dumps(found))
+        else:
+            shown.add_row(name, json.dumps(value))
     return shown
 
 
@@ -168,9 +220,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.memory", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--pages", type=int, nargs="+", default=list(PAGES), help="numbers of pages")
+    parser.add_argument("--documents", type=Path, help="a folder of PDFs, each to be measured beside a letter page")
     options = parser.parse_args(argv)
     with prepared() as load:
-        figures = measure(options.pages, Console(stderr=True))
+        figures = measure(options.pages, options.documents, Console(stderr=True))
     if options.json:
         print(json.dumps({"bench": "memory", **machine(load), **figures}))
     else:
