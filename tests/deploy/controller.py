@@ -1,4 +1,4 @@
-"""Ansible as a person runs it: its own environment, an inventory, ssh with a key, on a lab that only has sshd.
+"""Ansible as a person runs it: its own environment, an inventory, ssh with a key, on labs that only have sshd.
 
 Fixtures only. Rules: nothing of the user's ssh or Ansible set-up is read or written; the lab's host key is known
 before the first connection; what a play printed is kept, so that a test can look for what must not be in it.
@@ -38,6 +38,10 @@ class Played:
         """How many tasks changed something on the host. Raises KeyError when the play did not reach it."""
         return {row[1]: int(row[3]) for row in _RECAP.finditer(self.output)}[host]
 
+    def places(self, host: str) -> list[int]:
+        """Where in the output each task on the host was told."""
+        return [told.start() for told in re.finditer(rf"^(?:ok|changed): \[{host}\]", self.output, re.MULTILINE)]
+
     def changes(self, host: str = "lab") -> list[str]:
         """The names of the tasks that changed something on the host."""
         _, *parts = _TASK.split(self.output)
@@ -46,32 +50,31 @@ class Played:
 
 
 class Controller:
-    """A folder with a key, an inventory and variables; plays `deploy.yml` on one lab."""
+    """A folder with a key, an inventory and variables; plays `deploy.yml` on labs."""
 
-    def __init__(self, folder: Path, lab: Lab) -> None:
+    def __init__(self, folder: Path, labs: Mapping[str, Lab]) -> None:
+        """`labs`: the name of a host → where it is."""
         self.folder = folder
-        self._port = _free_port()
         key = folder / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, timeout=60)
-        lab.write("/root/.ssh/authorized_keys", key.with_suffix(".pub").read_text(), mode=0o600)
-        lab.run(["mkdir", "-p", "/run/sshd"])
-        sshd = ["/usr/sbin/sshd", "-D", "-p", str(self._port), "-o", "ListenAddress=127.0.0.1", "-o", "UsePAM=no"]
-        lab.run(["systemd-run", "--quiet", "--unit=lab-sshd", *sshd])
-        host_key = lab.read("/etc/ssh/ssh_host_ed25519_key.pub")
-        (folder / "known_hosts").write_text(f"[127.0.0.1]:{self._port} {host_key}")
-        self.inventory("lab")
+        self._ports = {name: _let_in(lab, key.with_suffix(".pub").read_text()) for name, lab in labs.items()}
+        known = (f"[127.0.0.1]:{port} {_host_key(labs[name])}" for name, port in self._ports.items())
+        (folder / "known_hosts").write_text("".join(known))
+        self.inventory(*labs)
 
-    def inventory(self, *hosts: str) -> None:
-        """Name the lab once, or several times."""
-        connection = {
+    def inventory(self, *hosts: str, names: Mapping[str, str] | None = None) -> None:
+        """The hosts of the next plays, in this order; `names`: further names that a host goes by → the host."""
+        text = {"bulkhead": {"hosts": {name: self._connection((names or {}).get(name, name)) for name in hosts}}}
+        (self.folder / "inventory.json").write_text(json.dumps(text))
+
+    def _connection(self, host: str) -> dict[str, Any]:
+        return {
             "ansible_host": "127.0.0.1",
-            "ansible_port": self._port,
+            "ansible_port": self._ports[host],
             "ansible_user": "root",
             "ansible_ssh_private_key_file": str(self.folder / "key"),
             "ansible_python_interpreter": "/usr/bin/python3",
         }
-        text = {"bulkhead": {"hosts": dict.fromkeys(hosts, connection)}}
-        (self.folder / "inventory.json").write_text(json.dumps(text))
 
     def play(self, variables: Mapping[str, Any], *options: str) -> Played:
         """`ansible-playbook deploy.yml`; variables in a file, as a vault's would be, never on the command line."""
@@ -99,6 +102,20 @@ class Controller:
             timeout=NET_S,
         )
         return Played(status=ended.returncode, output=ended.stdout)
+
+
+def _let_in(lab: Lab, public_key: str) -> int:
+    """Start an sshd for root with this key; its port on loopback."""
+    port = _free_port()
+    lab.write("/root/.ssh/authorized_keys", public_key, mode=0o600)
+    lab.run(["mkdir", "-p", "/run/sshd"])
+    sshd = ["/usr/sbin/sshd", "-D", "-p", str(port), "-o", "ListenAddress=127.0.0.1", "-o", "UsePAM=no"]
+    lab.run(["systemd-run", "--quiet", "--unit=lab-sshd", *sshd])
+    return port
+
+
+def _host_key(lab: Lab) -> str:
+    return lab.read("/etc/ssh/ssh_host_ed25519_key.pub")
 
 
 def _free_port() -> int:

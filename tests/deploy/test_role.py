@@ -35,10 +35,11 @@ DRILL = {"allow_failpoints": True, "failpoints": SLOW}
 
 
 class Host:
-    """The lab, the way into it, and what the daemon on it talks to."""
+    """The lab, the way into it, and what the daemon on it talks to; and a second one, deployed after it."""
 
-    def __init__(self, lab: Lab, controller: Controller, aws: Emulated, samples: Path) -> None:
-        self.lab, self.controller, self.aws, self.samples = lab, controller, aws, samples
+    def __init__(self, lab: Lab, second: Lab, controller: Controller, aws: Emulated, samples: Path) -> None:
+        self.lab, self.second = lab, second
+        self.controller, self.aws, self.samples = controller, aws, samples
 
     def variables(self, settings: Mapping[str, Any] | None = None, **others: Any) -> dict[str, Any]:
         """What an inventory would say; `settings` are the strongest."""
@@ -114,8 +115,10 @@ def host(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("role")
     samples = folder / "samples"
     write(samples)
-    with emulated(folder / "moto.log") as aws, _lab() as lab:
-        yield Host(lab, Controller(folder, lab), aws, samples)
+    with emulated(folder / "moto.log") as aws, _lab() as lab, _lab() as second:
+        controller = Controller(folder, {"lab": lab, "second": second})
+        controller.inventory("lab")
+        yield Host(lab, second, controller, aws, samples)
 
 
 def _lab() -> Lab:
@@ -150,7 +153,7 @@ def test_check_mode_on_an_empty_host(host: Host) -> None:
 
 def test_a_wrong_variable_ends_the_run_before_the_next_host(host: Host) -> None:
     """Variables are checked on the first of several hosts; those after it are not even looked at."""
-    host.controller.inventory("first", "second")
+    host.controller.inventory("first", "second", names={"first": "lab"})
     try:
         played = host.controller.play(host.variables(bulkhead_threads="many"))
     finally:
@@ -163,8 +166,16 @@ def test_a_wrong_variable_ends_the_run_before_the_next_host(host: Host) -> None:
 
 
 def test_deploys_from_nothing(host: Host) -> None:
-    """A message on the queue becomes Markdown in the store; no secret is where somebody could read it."""
+    """A message on the queue becomes Markdown in the store; no secret is where somebody could read it.
+
+    On two hosts, one after the other: the second is not touched before the first one receives.
+    """
+    host.controller.inventory("lab", "second")
     played = passed(host.controller.play(host.variables(DRILL), "-vvv"))
+    host.controller.inventory("lab")
+    assert host.second.systemctl("is-active", "bulkhead.service") == "active"
+    assert max(played.places("lab")) < min(played.places("second"))
+    host.second.systemctl("stop", "bulkhead.service")  # what follows is one host's story
     host.aws.upload(host.samples / QUICK)
     assert "lighthouse keeper" in host.markdown(QUICK)
     assert SECRET not in played.output
@@ -196,13 +207,20 @@ def test_a_setting_that_does_not_exist(host: Host) -> None:
 
 
 def test_a_broken_version_rolls_back(host: Host, tmp_path: Path) -> None:
-    """It passes its doctor and does not come up: the version before serves again, and the play says why it failed."""
+    """It passes its doctor and does not come up: the version before serves again, and the play says why it failed.
+
+    The host after it is not even looked at.
+    """
     before = host.current()
     host.aws.upload(host.samples / SLOW_ONE)
     host.wait_for("attempt.marked", uri=host.uri(SLOW_ONE))
     broken = wheel_with(tmp_path, "0.1.1", in_run='    raise RuntimeError("this version cannot run")\n')
+    host.controller.inventory("lab", "second")
     played = host.controller.play(host.variables(bulkhead_wheel=str(broken)))
+    host.controller.inventory("lab")
     assert played.status != 0
+    with pytest.raises(KeyError):
+        played.changed("second")
     assert "cannot switch to 0.1.1" in played.output
     assert "the previous version runs again and receives" in played.output
     assert "this version cannot run" in played.output
