@@ -2,7 +2,9 @@
 
 Engine. Lines are searched once per region, on a picture made smaller and never larger (RapidOCR's default
 blows a strip up to 736 px high: seven seconds for a logo), and cut out of the full picture for recognition.
-Pictures are RGB; quads are four corners, clockwise from the text's own top left, in pixels.
+What a line is read as depends on that line alone, and its memory is bounded: one beyond LONGEST_LINE_PX is read in
+pieces. `python -m bench.ocr` says what each choice costs and gives. Pictures are RGB; quads are four corners,
+clockwise from the text's own top left, in pixels.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from typing import Any
 import cv2
 import numpy as np
 
-from daemon.engine.budget import DETECTION_EDGE_PX, detection_edge, within_edge
+from daemon.engine.budget import (
+    DETECTION_EDGE_PX,
+    LEAST_LINE_PX,
+    LINE_HEIGHT_PX,
+    LONGEST_LINE_PX,
+    detection_edge,
+    within_edge,
+)
 from daemon.errors import EngineError
 
 #: Characters that a recogniser must know before it may claim a language.
@@ -29,12 +38,14 @@ _ALPHABETS = {
 }
 #: Long edges of the pictures searched when nothing was found on the larger one.
 _SECOND_LOOKS_PX = (640, 320)
-#: Fewer lines than this say nothing about a page's direction.
-_SAMPLE = 6
+#: So many of the longest lines say which way a page must be turned, and of each a piece so many times its height.
+_SAMPLE, _SAMPLE_WIDTH = 6, 10
 #: A corner box this much longer than it is high is a line, not a blot.
 _ELONGATED = 1.8
 #: Confidence below which neither direction reads: vertical writing or noise, not a page on its side.
 _LEGIBLE = 0.75
+#: Confidence at which the direction that the classifier proposes is taken without reading the other one.
+_SURE = 0.9
 #: How much surer the recogniser must be in another direction before a page is turned.
 _MARGIN = 0.05
 
@@ -42,8 +53,19 @@ _MARGIN = 0.05
 class Reader:
     """RapidOCR's detector, direction classifier and recogniser, loaded from the wheel."""
 
-    def __init__(self, languages: Sequence[str]) -> None:
-        """Load the three models. Raises EngineError when one is missing or cannot read `languages`."""
+    def __init__(
+        self,
+        languages: Sequence[str],
+        *,
+        detection_edge_px: int = DETECTION_EDGE_PX,
+        lines_at_once: int = 1,
+        least_line_px: int = LEAST_LINE_PX,
+    ) -> None:
+        """Load the three models. Raises EngineError when one is missing or cannot read `languages`.
+
+        The rest is what `bench.ocr` compares: the long edge at which lines are searched, how many lines are
+        recognised in one run (padded to the widest of them), and to which width a shorter line is padded.
+        """
         try:
             from rapidocr import RapidOCR  # noqa: PLC0415 - must follow runtime.prepare
             from rapidocr.ch_ppocr_rec import TextRecInput  # noqa: PLC0415
@@ -53,9 +75,10 @@ class Reader:
         parameters = {
             "Global.log_level": "critical",
             "Det.limit_type": "max",
-            "Det.limit_side_len": DETECTION_EDGE_PX,
-            # One line at a time: batches are padded to their widest line, which took 400 MB and no less time.
-            "Rec.rec_batch_num": 1,
+            "Det.limit_side_len": detection_edge_px,
+            # One line at a time by default: batches take no less time per line, and memory for each line.
+            "Rec.rec_batch_num": lines_at_once,
+            "Rec.rec_img_shape": [3, LINE_HEIGHT_PX, least_line_px],
         }
         engine = RapidOCR(params=parameters)
         try:
@@ -65,6 +88,7 @@ class Reader:
             self._recognise: Any = engine._load_rec_model()  # noqa: SLF001
         except OSError as error:
             raise EngineError(f"cannot load the engine: a model of package rapidocr is missing ({error})") from error
+        self._edge_px = detection_edge_px
         self._input = TextRecInput
         self._cut = get_rotate_crop_image
         self._check_languages(languages)
@@ -88,7 +112,8 @@ class Reader:
         if min(picture.shape[:2]) < 8:  # noqa: PLR2004 - no letter is that small
             return []
         budgeted, factor = picture, 1.0
-        if (edge := detection_edge(picture.shape[1], picture.shape[0])) < DETECTION_EDGE_PX:
+        edge = detection_edge(picture.shape[1], picture.shape[0], edge_px=self._edge_px)
+        if edge < self._edge_px:
             budgeted, factor = within_edge(picture, edge)
         quads = [quad / np.float32(factor) for quad in self._detected(budgeted)]
         for edge in _SECOND_LOOKS_PX:
@@ -112,8 +137,11 @@ class Reader:
         usable = [line if min(line.shape[:2]) > 0 else np.full((8, 8, 3), 255, np.uint8) for line in lines]
         if not usable:
             return []
-        result = self._recognise(self._input(img=[np.ascontiguousarray(line[:, :, ::-1]) for line in usable]))
-        return [(str(text), float(score)) for text, score in zip(result.txts, result.scores, strict=True)]
+        parts = [pieces(line) for line in usable]
+        flat = [np.ascontiguousarray(piece[:, :, ::-1]) for part in parts for piece in part]
+        result = self._recognise(self._input(img=flat))
+        read = iter(zip(map(str, result.txts), map(float, result.scores), strict=True))
+        return [joined([next(read) for _ in part]) for part in parts]
 
     def turn_needed(self, picture: np.ndarray, quads: Sequence[np.ndarray]) -> int:
         """Degrees clockwise (0, 90, 180, 270) by which the picture must be turned to be read.
@@ -124,19 +152,27 @@ class Reader:
         standing = [quad for quad in quads if _height(quad) > _ELONGATED * _width(quad)]
         lying = [quad for quad in quads if _width(quad) > _ELONGATED * _height(quad)]
         if len(standing) > len(lying):
-            sample = _longest(standing)
             # `cut` lays a standing line down by a quarter turn against the clock.
-            laid = [self.cut(picture, quad) for quad in sample]
-            against, clockwise = self._confidence(laid), self._confidence([_half_turn(line) for line in laid])
-            if max(against, clockwise) < _LEGIBLE:
-                return 0
-            return 270 if against > clockwise else 90
-        sample = _longest(lying)
-        lines = [self.cut(picture, quad) for quad in sample]
+            return self._quarter_turn([_part(self.cut(picture, quad)) for quad in _longest(standing)])
+        lines = [_part(self.cut(picture, quad)) for quad in _longest(lying)]
         if not lines or not self._seems_upside_down(lines):
             return 0
         upright, upside_down = self._confidence(lines), self._confidence([_half_turn(line) for line in lines])
         return 180 if upside_down > upright + _MARGIN else 0
+
+    def _quarter_turn(self, laid: Sequence[np.ndarray]) -> int:
+        """270 when lines that were turned against the clock read best so, 90 when upside down, 0 when neither reads."""
+        ways = [(270, laid), (90, [_half_turn(line) for line in laid])]
+        if self._seems_upside_down(laid):
+            ways.reverse()
+        (likely, lines), (other, turned) = ways
+        confidence = self._confidence(lines)
+        if confidence >= _SURE:
+            return likely
+        opposite = self._confidence(turned)
+        if max(confidence, opposite) < _LEGIBLE:
+            return 0
+        return likely if confidence >= opposite else other
 
     def _seems_upside_down(self, lines: Sequence[np.ndarray]) -> bool:
         votes = self._classify([np.ascontiguousarray(line[:, :, ::-1]) for line in lines]).cls_res
@@ -154,6 +190,34 @@ class Reader:
         self.find(blank)
         self._classify([blank])
         self.read([blank])
+
+
+def pieces(line: np.ndarray) -> list[np.ndarray]:
+    """The line, or where it is longer than LONGEST_LINE_PX at the recogniser's height, its pieces from left to right.
+
+    It is cut in the last quarter of what fits, where the columns differ least from top to bottom: between words.
+    """
+    height = line.shape[0]
+    most = LONGEST_LINE_PX * height // LINE_HEIGHT_PX
+    parts = []
+    while line.shape[1] > most:
+        first = most * 3 // 4
+        contrast = np.ptp(line[:, first:most], axis=0).max(axis=-1).astype(np.float32)
+        gap = max(1, min(height // 3, contrast.size))  # about a blank's width
+        at = first + gap // 2 + int(np.argmin(np.convolve(contrast, np.ones(gap, np.float32), "valid")))
+        parts.append(line[:, :at])
+        line = line[:, at:]
+    return [*parts, line]
+
+
+def joined(read: Sequence[tuple[str, float]]) -> tuple[str, float]:
+    """What the pieces of a line say together, and its mean confidence over the characters."""
+    if len(read) == 1:
+        return read[0]
+    said = [(text, score) for text, score in read if text.strip()]
+    weight = sum(len(text) for text, _ in said)
+    mean = sum(len(text) * score for text, score in said) / weight if weight else 0.0
+    return " ".join(text.strip() for text, _ in said), mean
 
 
 def turn_quad(quad: np.ndarray, degrees: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -178,6 +242,11 @@ def turn_picture(picture: np.ndarray, degrees: int) -> np.ndarray:
 
 def _half_turn(line: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(cv2.rotate(line, cv2.ROTATE_180))
+
+
+def _part(line: np.ndarray) -> np.ndarray:
+    """Enough of a line to tell whether it reads."""
+    return np.ascontiguousarray(line[:, : _SAMPLE_WIDTH * line.shape[0]])
 
 
 def _longest(quads: Sequence[np.ndarray]) -> list[np.ndarray]:
