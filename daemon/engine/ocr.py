@@ -39,11 +39,6 @@ from daemon.model import Stage
 _LEAST_CONFIDENCE = 0.5
 #: A mean below is said in the page's account: handwriting, vertical writing, or noise taken for text.
 _DOUBTFUL = 0.8
-#: Smaller pictures are decoration, in points.
-_LEAST_EDGE_PT = 24.0
-_LEAST_AREA_PT2 = 2_000.0
-#: A picture with this share of it under visible text is that text's background.
-_BACKGROUND = 0.1
 #: Pictures that together cover this share of a page are read as a whole page.
 _WHOLE_PAGE = 0.7
 #: A page or picture with a smaller share of ink is blank: nobody searches it for text.
@@ -51,8 +46,13 @@ LEAST_INK = 2e-4
 
 
 class ReaderOptions(OcrOptions):  # type: ignore[misc]
-    """No choices: RapidOCR on onnxruntime with the models of the wheel."""
+    """RapidOCR on onnxruntime with the models of the wheel; the bounds are what `bench.ocr` compares."""
 
+    #: A picture with this share of it under text is that text's background.
+    background: float = 0.1
+    #: Smaller pictures are decoration.
+    least_edge_pt: float = 24.0
+    least_area_pt2: float = 2_000.0
     kind: ClassVar[str] = "bulkhead_rapidocr"
     lang: list[str] = []  # noqa: RUF012 - a pydantic field
     mode: OcrMode = OcrMode.PDF_AWARE_LAYOUT_REGIONS
@@ -150,7 +150,7 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
         """Lines in those pictures of a page with text that the text does not cover."""
         assert self._reader is not None
         lines: list[Line] = []
-        for box in picture_regions(page):
+        for box in picture_regions(page, self.options):
             self._announce(page)
             picture, scale = page.picture(box)
             origin = (max(0.0, box.l), max(0.0, box.t))
@@ -194,7 +194,7 @@ def fair_text(texts: Iterable[str]) -> bool:
     return len(tokens) >= 20 and words > 0.7 * len(tokens)  # noqa: PLR2004 - a caption's worth; most of them
 
 
-def picture_regions(page: SourcePage) -> list[BoundingBox]:
+def picture_regions(page: SourcePage, options: ReaderOptions) -> list[BoundingBox]:
     """Pictures on a page with text that may hold text of their own; none for decoration and backgrounds."""
     size = page.get_size()
     texts = [
@@ -203,9 +203,9 @@ def picture_regions(page: SourcePage) -> list[BoundingBox]:
     regions = [
         box
         for box in page.get_bitmap_rects()
-        if min(box.width, box.height) >= _LEAST_EDGE_PT
-        and box.area() >= _LEAST_AREA_PT2
-        and covered_share(box, texts) < _BACKGROUND
+        if min(box.width, box.height) >= options.least_edge_pt
+        and box.area() >= options.least_area_pt2
+        and covered_share(box, texts) < options.background
     ]
     if covered_share(whole(size), disjoint(regions)) > _WHOLE_PAGE:
         return [whole(size)]

@@ -82,7 +82,8 @@ def test_a_very_long_line_is_read_in_pieces(module: Any, reader: Any) -> None:
     assert len(parts) > 1
     assert max(part.shape[1] * 48 / part.shape[0] for part in parts) <= module.LONGEST_LINE_PX
     assert np.array_equal(np.concatenate(parts, axis=1), picture), "no column is lost or read twice"
-    ((text, confidence),) = reader.read([picture])
+    (text, confidence), (short, _) = reader.read([picture, line("Valletta")])
+    assert short == "Valletta"
     assert "".join(text.split()) == "".join(words.split())
     assert confidence > 0.9
 
