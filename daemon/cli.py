@@ -177,6 +177,7 @@ def submit(
 def status(config: Config = None, state_dir: StateDir = None, as_json: Json = False) -> None:
     """Show what runs and what ended last."""
     from daemon import story  # noqa: PLC0415 - `--help` must not pay for the AWS SDK
+    from daemon.held_back import held_back  # noqa: PLC0415
     from daemon.ledgers import open_to_read  # noqa: PLC0415
     from daemon.notices import waiting  # noqa: PLC0415
     from daemon.suspended import suspension  # noqa: PLC0415
@@ -185,7 +186,11 @@ def status(config: Config = None, state_dir: StateDir = None, as_json: Json = Fa
     ledger, at = open_to_read(settings), SystemClock().now()
     try:
         now = story.status(
-            ledger, now=at, suspended=suspension(settings.state_dir, now=at), notices=waiting(ledger, now=at)
+            ledger,
+            now=at,
+            suspended=suspension(settings.state_dir, now=at),
+            notices=waiting(ledger, now=at),
+            held_back=held_back(settings.state_dir),
         )
     finally:
         ledger.close()
@@ -201,6 +206,10 @@ def status(config: Config = None, state_dir: StateDir = None, as_json: Json = Fa
         rows = now[title]
         assert isinstance(rows, list), "status gives lists"
         print_rows(console, title, [{column: row[column] for column in columns} for row in rows])
+    if waits := now["held_back"]:
+        assert isinstance(waits, list), "status gives lists"
+        rows = [f"{row['document_id']} needs {row['need_bytes'] / 2**30:.1f} GiB" for row in waits]
+        console.print(f"waiting for memory, which others have: {', '.join(rows)}", markup=False)
     if isinstance(reason := now["suspended"], dict):
         console.print(f"SUSPENDED since {reason['since']}, pid {reason['pid']}: {reason['detail']}", markup=False)
     if isinstance(unsent := now["notices"], dict):

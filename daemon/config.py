@@ -128,7 +128,7 @@ class ChildSettings(Section):
     linger_s: Seconds = 5.0
     """How long a child may take to leave after its result."""
     memory_bytes: MemoryLimit = None
-    """Limit of one child; unset: what the host or cgroup has, less a reserve, divided by the workers."""
+    """Highest limit of one child; unset: what there is, less a reserve, over the workers; more after a death of it."""
     max_output_bytes: Bytes = 512 * 2**20
     """Sum of all frames that one child may send."""
     max_stderr_bytes: Bytes = 64 * 2**10

@@ -102,6 +102,9 @@ class DaemonMetrics:
         )  # fmt: skip
         self._leases = Counter("bulkhead_leases_lost", "Receipts and leases that were lost.", registry=registry)
         self._in_hand = Gauge("bulkhead_messages_in_hand", "Messages whose receipt is held.", registry=registry)
+        self._held_back = Gauge(
+            "bulkhead_documents_held_back", "Documents that wait for memory while a worker is free.", registry=registry
+        )
         self._phase = Gauge("bulkhead_phase", "1 for what the daemon is doing now.", ["phase"], registry=registry)
         info = Gauge("bulkhead_build_info", "1, with the version.", ["version"], registry=registry)
         info.labels(__version__).set(1)
@@ -135,6 +138,7 @@ class DaemonMetrics:
     def watch(self, standing: Callable[[], Standing]) -> None:
         """From now on show what `standing` says at each scrape."""
         self._in_hand.set_function(lambda: standing().in_hand)
+        self._held_back.set_function(lambda: standing().held_back)
         for phase in Phase:
             self._phase.labels(phase).set_function(partial(_is, standing, phase))
 

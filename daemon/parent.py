@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import queue as stdlib_queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from daemon.children import KillSwitch
 from daemon.clock import Clock
-from daemon.decide import release_delay_s
 from daemon.delivery import Delivery
 from daemon.edges import Edges
-from daemon.errors import BulkheadError, LeaseLostError, OperatorError, WorldError
+from daemon.errors import LeaseLostError, OperatorError, WorldError
 from daemon.events import ErrorEvent
+from daemon.excuse import excuse
 from daemon.heartbeat import InHand
 from daemon.inbox import CanaryEnded, Event, HostSuspended, Received, SlotFreed, StopAsked
-from daemon.model import Attempt, Cause, KillReason, Message, Outcome
-from daemon.not_now import NotNowError
+from daemon.model import Cause, KillReason, Message
+from daemon.not_now import NotNowError, give_back
 from daemon.prover import Prover
 from daemon.pulse import BEAT_S, Beating
 from daemon.standing import Phase, Standing
@@ -163,7 +163,10 @@ class Parent:
             phase, detail = Phase.PAUSED, str(self._paused_for)
         received = [held.message.received_monotonic_s for held in self._in_flight]
         oldest_s = min(received, default=None)
-        return Standing(phase=phase, in_hand=len(received), oldest_received_s=oldest_s, detail=detail)
+        held_back = len(self._edges.turns.held_back)
+        return Standing(
+            phase=phase, in_hand=len(received), oldest_received_s=oldest_s, held_back=held_back, detail=detail
+        )
 
     def _on_silence(self) -> None:
         if self._leave_deadline is not None and not self._killed and self._clock.monotonic() >= self._leave_deadline:
@@ -225,7 +228,7 @@ class Parent:
                 if held.attempt is None:  # it has not begun: whoever takes it next begins at once
                     held.stop(KillReason.DRAIN)
             attempts = [held.attempt for held in self._in_flight if held.attempt is not None]
-            threading.Thread(target=self._excuse, args=(attempts,), name="excuser", daemon=True).start()
+            threading.Thread(target=excuse, args=(self._edges.ledger, attempts), name="excuser", daemon=True).start()
         if at_once and not self._killed:
             self._kill_what_is_left()
 
@@ -251,19 +254,6 @@ class Parent:
                 self._inbox.put(Received(failure=str(error) or type(error).__name__))
             else:
                 self._inbox.put(Received(messages=tuple(messages)))
-
-    def _excuse(self, attempts: Sequence[Attempt]) -> None:
-        """Write down that we were told to stop, so that an attempt which somebody's SIGKILL cuts off does not count."""
-        for attempt in attempts:
-            outcome = Outcome(cause=Cause.DRAINED, detail="its parent was told to stop, and let it go on for a while")
-            try:
-                self._edges.ledger.record_outcome(attempt, outcome)
-            except LeaseLostError:
-                continue  # it has ended meanwhile
-            except WorldError as error:
-                log.warning("attempt.not_excused", document_id=attempt.document_id, detail=error.detail)
-            else:
-                log.info("attempt.excused", document_id=attempt.document_id, attempt=attempt.number)
 
     def _slot_loop(self) -> None:
         while True:
@@ -302,15 +292,5 @@ class Parent:
         return None
 
     def _release(self, held: InHand, error: WorldError) -> None:
-        delay_s = error.delay_s if isinstance(error, NotNowError) else None
-        if delay_s is None:
-            delay_s = release_delay_s(held.message.receive_count, first_s=self._release_first_s)
-        fields = {"message_id": held.message.message_id, "cause": str(error.cause), "detail": error.detail}
-        self._edges.heartbeat.let_go(held)
-        try:
-            self._edges.queue.release(held.message, delay_s=delay_s)
-        except BulkheadError as again:
-            log.warning("message.not_released", **fields, because=str(again))
-        else:
-            log.info("message.released", **fields, delay_s=delay_s)
+        give_back(self._edges, held, error, first_s=self._release_first_s)
         self._on_released(held.message, error)

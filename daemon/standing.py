@@ -44,6 +44,8 @@ class Standing:
     in_hand: int = 0
     #: Monotonic instant at which the oldest of them was received; None when there is none.
     oldest_received_s: float | None = None
+    #: Of what is in hand: for whom a worker is free, and not the memory.
+    held_back: int = 0
     #: Why, for the phases that have a reason.
     detail: str = ""
 
@@ -57,4 +59,5 @@ class Standing:
         since = now - timedelta(seconds=monotonic_s - self.oldest_received_s)
         # To the minute: the two clocks drift apart by microseconds, and a sentence must not change with them.
         documents = "1 document" if self.in_hand == 1 else f"{self.in_hand} documents, the oldest"
-        return f"{words}; in hand: {documents} since {since:%Y-%m-%d %H:%M} UTC"
+        memory = f"; {self.held_back} waiting for memory" if self.held_back else ""
+        return f"{words}; in hand: {documents} since {since:%Y-%m-%d %H:%M} UTC{memory}"

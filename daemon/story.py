@@ -5,7 +5,7 @@ Shell. Reads only, beside a running daemon; plain values out, so that `--json` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from daemon.errors import ResourceError
@@ -21,15 +21,18 @@ def status(
     now: datetime,
     suspended: Mapping[str, object] | None = None,
     notices: Mapping[str, object] | None = None,
+    held_back: Sequence[Mapping[str, object]] = (),
 ) -> dict[str, object]:
     """What runs now, how many documents are in which state, and what ended last.
 
-    `suspended` is why this host receives nothing, where it does not; `notices` is what waits to be sent.
+    `suspended` is why this host receives nothing, where it does not; `notices` is what waits to be sent;
+    `held_back` is who waits for memory.
     """
     return {
         "suspended": None if suspended is None else dict(suspended),
         "notices": None if notices is None else dict(notices),
         "documents": dict(ledger.counts()),
+        "held_back": [dict(row) for row in held_back],
         "running": [_running(attempt, now) for attempt in ledger.running()],
         "recent": [_settled(settled) for settled in ledger.recent(limit=10)],
     }

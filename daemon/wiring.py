@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from daemon import cgroup, failpoints, faults, host
+from daemon import cgroup, failpoints, faults, held_back, host
 from daemon.admission import Pool
 from daemon.attempt import DocumentEnded
 from daemon.cgroup_find import find
@@ -171,7 +171,7 @@ def assembled(
             failpoint=failpoint(settings),
             child_failpoints=settings.failpoints if settings.allow_failpoints else "",
             pulse=pulse,
-            turns=Turns(pool),
+            turns=Turns(pool, note=held_back.notes(settings.state_dir, clock=clock, pid=os.getpid())),
             memory=Memory(pool),
             trust=_trust(settings, children, clock=clock, on_poisoned=on_poisoned),
         )

@@ -159,9 +159,10 @@ def test_served_over_http(metrics: DaemonMetrics) -> None:
     log_module.configure(LogSettings(), stream=io.StringIO())
     with capture_logs() as lines, served(MetricsSettings(listen="127.0.0.1:0"), metrics):
         port = next(line["port"] for line in lines if line["event"] == "metrics.served")
-        metrics.watch(lambda: Standing(phase=Phase.PAUSED, in_hand=3))
+        metrics.watch(lambda: Standing(phase=Phase.PAUSED, in_hand=3, held_back=2))
         figures = scraped(port)
         assert figures["bulkhead_messages_in_hand"] == 3
+        assert figures["bulkhead_documents_held_back"] == 2
         assert figures["process_resident_memory_bytes"] > 0
         assert metrics.registry.get_sample_value("bulkhead_phase", {"phase": "paused"}) == 1
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
