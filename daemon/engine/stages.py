@@ -25,15 +25,17 @@ from docling.models.stages.page_preprocessing.page_preprocessing_model import (
     PagePreprocessingModel,
     PagePreprocessingOptions,
 )
-from docling.models.stages.reading_order.readingorder_model import ReadingOrderModel, ReadingOrderOptions
+from docling.models.stages.reading_order.readingorder_model import ReadingOrderOptions
 from docling.pipeline.base_pipeline import BasePipeline
 from docling.pipeline.standard_pdf_pipeline import StandardPdfPipeline
 from docling_core.types.doc import BoundingBox, DocItemLabel, DoclingDocument
 
+from daemon.engine import lines
 from daemon.engine.api import Progress
 from daemon.engine.checkpoint import FinishedPage
 from daemon.engine.layout import PageLayoutModel
 from daemon.engine.ocr import LEAST_INK, PageReaderModel, states
+from daemon.engine.order import ReadingOrder
 from daemon.engine.pages import SourcePage, turn_for_text
 from daemon.engine.regions import keep_text_of_bare_page
 from daemon.engine.tables import PageTableModel
@@ -84,7 +86,7 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
             )
         )
         self.assemble_model = PageAssembleModel(options=PageAssembleOptions())
-        self.reading_order_model = ReadingOrderModel(options=ReadingOrderOptions(use_page_separators=separators))
+        self.reading_order_model = ReadingOrder(options=ReadingOrderOptions(use_page_separators=separators))
         self.heading_hierarchy_model = HeadingHierarchyModel(options=HeadingHierarchyOptions())
         self.enrichment_pipe: list[Any] = []
 
@@ -116,6 +118,7 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
             list(stage(conv_res, [page]))
             if stage is self.layout_postprocessing_model:
                 _keep_text_of_furniture(page)
+                lines.mend(page.predictions.layout.clusters if page.predictions.layout is not None else ())
         report, inked = account(page, backend, ocr=ocr)
         assert page.assembled is not None, "the last stage assembles"
         return FinishedPage(
