@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from daemon import __version__, cli_recovery
+from daemon import __version__, cli_calibrate, cli_recovery
 from daemon.cli_shared import Config, Json, StateDir, print_rows, say, settings_of, settings_of_ledger
 from daemon.clock import SystemClock
 from daemon.errors import BulkheadError, ConfigurationError, ExitStatus, OperatorError
@@ -275,4 +275,5 @@ def demo(
     raise typer.Exit(int(demonstration.demo(out)))
 
 
+app.add_typer(cli_calibrate.app)
 app.add_typer(cli_recovery.app)

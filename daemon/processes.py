@@ -78,11 +78,37 @@ def usage(pid: int) -> Usage:
         folder = Path(f"/proc/{waiting.pop()}")
         try:
             total += _own_usage(folder)
-            for task in (folder / "task").iterdir():
-                waiting += [int(child) for child in (task / "children").read_bytes().split()]
+            waiting += _children(folder)
         except (OSError, IndexError):
             continue
     return total
+
+
+def proportional_bytes_below(pid: int) -> int:
+    """Memory of all descendants of a process together, without its own: what several of them share counts once.
+
+    The kernel's "proportional set size". One that has ended meanwhile, or is not ours to look into, counts nothing.
+    """
+    total_bytes, waiting = 0, [pid]
+    while waiting:
+        number = waiting.pop()
+        folder = Path(f"/proc/{number}")
+        with suppress(OSError):  # it has ended
+            waiting += _children(folder)
+            total_bytes += 0 if number == pid else _proportional_bytes(folder)
+    return total_bytes
+
+
+def _children(folder: Path) -> list[int]:
+    """Pids of the children that a process has now. Raises OSError when it is gone."""
+    return [int(child) for task in (folder / "task").iterdir() for child in (task / "children").read_bytes().split()]
+
+
+def _proportional_bytes(folder: Path) -> int:
+    for line in (folder / "smaps_rollup").read_bytes().splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def _own_usage(folder: Path) -> Usage:

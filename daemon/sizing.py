@@ -59,7 +59,7 @@ def size(
     if given_threads < threads:
         notes.append(f"threads: {threads} asked for, {given_threads} given: this process may use {_cpus(cpus)}")
     given_workers = _workers_by_cpu(workers, threads=given_threads, cpus=cpus, notes=notes)
-    usable_bytes = max(memory_bytes - RESERVE_BYTES - memory_bytes // RESERVE_SHARE, 0)
+    usable_bytes = for_children_bytes(memory_bytes)
     needed_bytes = CHILD_FLOOR_BYTES if memory_per_child_bytes is None else memory_per_child_bytes
     fitting = max(usable_bytes // needed_bytes, 1)
     if fitting < given_workers:
@@ -78,6 +78,11 @@ def size(
         most_bytes_per_child=pool_bytes if memory_per_child_bytes is None else limit_bytes,
         notes=tuple(notes),
     )
+
+
+def for_children_bytes(memory_bytes: int) -> int:
+    """What `memory_bytes` leave for all children together; 0 and more."""
+    return max(memory_bytes - RESERVE_BYTES - memory_bytes // RESERVE_SHARE, 0)
 
 
 def _workers_by_cpu(workers: Literal["auto"] | int, *, threads: int, cpus: int, notes: list[str]) -> int:

@@ -210,6 +210,9 @@ def test_interrupted(samples: Path, tmp_path: Path) -> None:
         (("convert",), ExitStatus.USAGE, "Missing"),
         (("convert", "no-such-file.pdf", "--out", "OUT"), ExitStatus.CONFIGURATION, "no-such-file.pdf"),
         (("convert", "EMPTY", "--out", "OUT"), ExitStatus.CONFIGURATION, "anything to convert"),
+        (("calibrate", "no-such-file.pdf"), ExitStatus.CONFIGURATION, "no-such-file.pdf"),
+        (("calibrate", "EMPTY"), ExitStatus.CONFIGURATION, "anything to convert"),
+        (("calibrate", "EMPTY", "--out", "EMPTY"), ExitStatus.CONFIGURATION, "name a file"),
         (("explain", "x", "--state-dir", "EMPTY"), ExitStatus.RESOURCE, "ledger"),
         (("submit", "s3://bucket/key"), ExitStatus.CONFIGURATION, "queue.url"),
         (("run",), ExitStatus.CONFIGURATION, "queue.url"),
@@ -234,6 +237,7 @@ def test_help_needs_no_engine() -> None:
     for command in (
         "run",
         "convert",
+        "calibrate",
         "submit",
         "status",
         "explain",
