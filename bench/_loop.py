@@ -17,9 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench._measure import Cost, Doc
+from bench._measure import Cost, Doc, kills_at
 from daemon import sandbox
 from daemon.config import EngineSettings
+from daemon.failpoints import Action, Failpoint, Point
+from daemon.faults import fire
 from daemon.model import MediaType, PageRecord, Plan, Stage
 
 #: It leaves when stdin closes; a conversion in hand is let finish.
@@ -27,10 +29,16 @@ _LEAVE_S = 60.0
 
 
 class _Silent:
-    """Nobody listens."""
+    """Nobody listens; a killer dies here, where a child of the daemon dies at its failpoint."""
+
+    def __init__(self, kills_at: int | None) -> None:
+        self._kills_at = kills_at
 
     def stage(self, stage: Stage, page: int | None = None) -> None:
         """See `daemon.engine.api.Progress`."""
+        del stage
+        if page is not None and page == self._kills_at:
+            fire(Failpoint(point=Point.CHILD_PAGE, action=Action.SEGV))
 
     def opened(self, pages: int) -> None:
         """See `daemon.engine.api.Progress`."""
@@ -58,9 +66,13 @@ def convert(engine: Any, path: Path, media_type: MediaType) -> dict[str, bytes]:
         plan=Plan(),
         finished={},
         scratch=Path(tempfile.gettempdir()),
-        progress=_Silent(),
+        progress=_Silent(kills_at(path.name)),
     )
     return dict(conversion.artefacts)
+
+
+class LoopEnded(SystemExit):
+    """The process of a loop is gone, with a sentence that says so; who does not expect it ends too."""
 
 
 class Loop:
@@ -94,7 +106,7 @@ class Loop:
         self._process.stdout.close()
 
     def convert(self, doc: Doc) -> Cost:
-        """Convert and wait; what reading the file and converting took, in the process itself."""
+        """Convert and wait; what reading the file and converting took, in the process itself. Raises LoopEnded."""
         assert self._process.stdin is not None, "stdin is a pipe"
         self._process.stdin.write(json.dumps({"path": str(doc.path), "media_type": doc.media_type}) + "\n")
         self._process.stdin.flush()
@@ -105,7 +117,7 @@ class Loop:
         assert self._process.stdout is not None, "stdout is a pipe"
         line = self._process.stdout.readline()
         if not line:
-            sys.exit(f"cannot measure: the in-process loop ended with status {self._process.wait()}; see above")
+            raise LoopEnded(f"cannot measure: the in-process loop ended with status {self._process.wait()}; see above")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -8,6 +8,7 @@ a corpus is only added to them. Times are wall-clock milliseconds unless a name 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,22 @@ class Cost:
 
     wall_s: float
     cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one way made of one batch."""
+
+    #: Documents that it was to convert, killers included.
+    given: int
+    #: Documents with a result.
+    delivered: int
+    elapsed_s: float
+
+    @property
+    def per_minute(self) -> float:
+        """Results per minute; 0 of nothing."""
+        return self.delivered * 60 / self.elapsed_s if self.delivered else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +100,12 @@ def ratio(part: float, whole: float) -> float:
     """`part` over `whole`; a whole of nothing is a bug of the bench."""
     assert whole > 0, "a method that was measured takes time"
     return part / whole
+
+
+def kills_at(name: str) -> int | None:
+    """The page at which the document of this file name kills its process, `killer-PAGE-...`; None for a good one."""
+    named = re.match(r"killer-(\d+)-", name)
+    return None if named is None else int(named[1])
 
 
 def docs(paths: Sequence[Path]) -> list[Doc]:

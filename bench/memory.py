@@ -26,6 +26,7 @@ from rich.table import Table
 
 from bench._isolated import deliver, isolated
 from bench._measure import docs, machine, prepared
+from bench._pss import SAMPLES, by_workers
 from daemon import pack, samples
 from daemon.children import ChildJob, Children, Deadlines, KillSwitch
 from daemon.clock import SystemClock
@@ -221,9 +222,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--pages", type=int, nargs="+", default=list(PAGES), help="numbers of pages")
     parser.add_argument("--documents", type=Path, help="a folder of PDFs, each to be measured beside a letter page")
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4], help="numbers of workers; none: skip it")
     options = parser.parse_args(argv)
     with prepared() as load:
         figures = measure(options.pages, options.documents, Console(stderr=True))
+        if options.workers:
+            figures |= by_workers(long_document(SAMPLES + 3), options.workers)
     if options.json:
         print(json.dumps({"bench": "memory", **machine(load), **figures}))
     else:

@@ -21,18 +21,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from celery.exceptions import TimeoutError as CeleryTimeoutError
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench._celery import worker
+from bench._celery import Worker, worker
 from bench._isolated import isolated, live
 from bench._loop import Loop
 from bench._measure import Cost, Doc, corpus, docs, in_turn, machine, median, prepared, ratio, spread
 from bench._pool import pool, task
 from daemon import samples
-from daemon.model import MediaType
 
 #: DESIGN's targets.
 TARGET_MS, TARGET_SHARE = 50.0, 0.05
@@ -89,27 +87,27 @@ def _all_methods(first: Doc, taken: Taken) -> Iterator[dict[str, Callable[[Doc],
         zygotes = stack.enter_context(isolated("zygote"))
         spawns = stack.enter_context(isolated("spawn"))
         executor = stack.enter_context(pool(1))
-        send = stack.enter_context(worker(1))
+        celery = stack.enter_context(worker(1))
         loop = stack.enter_context(Loop())
         loop.convert(first)
-        send(first.path, first.media_type)  # which loads the engine
+        celery.convert(first)  # when the engine is loaded
         taken.pool_first_task = _pooled(executor, first).wall_s - loop.convert(first).wall_s
         yield {
             "inprocess": loop.convert,
             "zygote": lambda doc: live(zygotes, doc),
             "spawn": lambda doc: live(spawns, doc),
             "forkserver_pool": lambda doc: _pooled(executor, doc),
-            "celery_prefork": lambda doc: _sent(send, doc, taken),
+            "celery_prefork": lambda doc: _sent(celery, doc, taken),
         }
 
 
-def _sent(send: Callable[[Path, MediaType], int], doc: Doc, taken: Taken) -> Cost | None:
+def _sent(celery: Worker, doc: Doc, taken: Taken) -> Cost | None:
     if taken.celery_lost:
         return None
     started = time.perf_counter()
     try:
-        send(doc.path, doc.media_type)
-    except CeleryTimeoutError:
+        celery.convert(doc)
+    except TimeoutError:
         taken.celery_lost = doc.name
         return None
     return Cost(wall_s=time.perf_counter() - started, cpu_s=0.0)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
-from bench import overhead, throughput
-from bench._measure import Cost, Doc, docs, in_turn, median, prepared, spread
-from daemon.model import MediaType
+from bench import _batches, _pss, _ways, overhead, throughput
+from bench._batches import Batch, Set
+from bench._measure import Cost, Doc, Run, docs, in_turn, kills_at, median, prepared, spread
+from daemon.children import ChildJob, ChildResult
+from daemon.convert import describe
+from daemon.errors import EngineError
+from daemon.failpoints import Action, Point, parse
+from daemon.model import MediaType, Options, PageRecord, PageReport, PageState
 
 
 def test_a_spread_is_the_median_and_the_middle_half() -> None:
@@ -105,39 +113,65 @@ def test_overhead_of_a_method_that_had_no_turn_is_null() -> None:
     assert figures["celery_prefork_ms"] == pytest.approx(5.0)
 
 
-def rates() -> throughput.Rates:
-    """Two rounds: two workers make 1.9 and 1.7 of one loop, two bare loops 1.9 of it."""
-    per_minute = defaultdict[str, list[float]](list)
-    for name, values in {
-        throughput.INPROCESS: [100.0, 100.0],
-        throughput.TWO_LOOPS: [190.0, 190.0],
-        throughput.ZYGOTE: [90.0, 90.0],
-        throughput.TWO_ZYGOTE: [190.0, 170.0],
-        throughput.WITH_KILLERS: [180.0, 180.0],
-        throughput.SPAWN: [20.0, 20.0],
-        throughput.POOL: [180.0, 200.0],
+def runs(name: Set = Set.ONE_PAGERS) -> throughput.Runs:
+    """Two rounds of 100 documents: two workers make 1.9 and 1.7 of one loop, two bare loops 1.9 of it."""
+    batch = Batch(name=name, good=documents(1 if name is Set.LONG else 100), killers=documents(1))
+    found = throughput.Runs(batch=batch)
+    for way, per_minute in {
+        _ways.LOOP: [100.0, 100.0],
+        _ways.TWO_LOOPS: [190.0, 190.0],
+        _ways.ZYGOTE: [90.0, 90.0],
+        _ways.TWO_ZYGOTE: [190.0, 170.0],
+        _ways.SPAWN: [20.0, 20.0],
+        _ways.POOL: [180.0, 200.0],
+        _ways.CELERY: [150.0, 150.0],
     }.items():
-        per_minute[name] = values
-    return throughput.Rates(per_minute=per_minute, dead_letters=[1, 1], workers=2)
+        found.by_way[way] = [Run(given=100, delivered=100, elapsed_s=6000 / rate) for rate in per_minute]
+    found.by_way[_ways.WITH_KILLERS] = 2 * [Run(given=101, delivered=100, elapsed_s=6000 / 180)]
+    found.by_way[_ways.POOL_KILLED] = 2 * [Run(given=101, delivered=50, elapsed_s=1.0)]
+    found.by_way[_ways.CELERY_KILLED] = 2 * [Run(given=101, delivered=100, elapsed_s=60.0)]
+    found.by_way[_ways.SPAWN_KILLED] = 2 * [Run(given=101, delivered=100, elapsed_s=600.0)]
+    return found
 
 
 def test_ratios_are_taken_within_a_round() -> None:
     """Rounds of different speed are compared with themselves, then summed up."""
-    found = rates()
-    assert found.ratios(throughput.TWO_ZYGOTE, throughput.INPROCESS, times=2) == [0.95, 0.85]
-    assert found.ratios(throughput.TWO_ZYGOTE, throughput.TWO_LOOPS) == [1.0, pytest.approx(170 / 190)]
+    found = runs()
+    assert found.ratios(_ways.TWO_ZYGOTE, _ways.LOOP, times=2) == pytest.approx([0.95, 0.85])
+    assert found.ratios(_ways.TWO_ZYGOTE, _ways.TWO_LOOPS) == pytest.approx([1.0, 170 / 190])
 
 
 def test_throughput_tells_the_machine_from_us() -> None:
     """What two busy cores cost by themselves stands beside what isolation costs."""
-    batch = throughput.Batch(good=documents(100), killers=documents(1))
-    figures = json.loads(json.dumps(throughput.report(rates(), batch)))
+    figures = json.loads(json.dumps(throughput.report(runs())))
     assert figures["ratio_two_workers"] == pytest.approx(0.9)
     assert figures["ratio_two_workers_with_killers"] == pytest.approx(0.9)
     assert figures["ratio_machine"] == pytest.approx(0.95)
     assert figures["documents_per_minute"]["zygote_x2"] == 180.0
-    assert set(figures["documents_per_minute"]) == set(throughput.METHODS)
-    assert figures["killers_dead_lettered"] == [1, 1]
+    assert set(figures["documents_per_minute"]) == set(_ways.WAYS)
+    assert figures["documents_per_minute"][_ways.LOOP_KILLED] is None, "it had no turn"
+
+
+def test_the_best_of_the_others_is_the_one_that_delivers() -> None:
+    """Being fast over half of the documents is no way to beat one that delivers them all."""
+    figures = throughput.report(runs())
+    assert figures["best_other_with_killers"] == _ways.CELERY_KILLED
+    assert figures["ratio_best_other_with_killers"] == pytest.approx(0.5)
+    assert figures["with_killers"][_ways.POOL_KILLED] == {  # type: ignore[index]  # it is made for JSON
+        "given": [101, 101],
+        "delivered": [50, 50],
+        "delivered_share": round(50 / 101, 4),
+    }
+
+
+def test_one_document_is_compared_to_one_loop() -> None:
+    """A second worker has nothing to do: half of its speed would be blamed on isolation."""
+    assert throughput.report(runs(Set.LONG))["ratio_two_workers"] == pytest.approx(1.8)
+
+
+def test_what_delivers_nothing_has_a_rate_of_nought() -> None:
+    """A loop whose first document kills it, in no time at all."""
+    assert Run(given=3, delivered=0, elapsed_s=0.0).per_minute == 0.0
 
 
 def documents(count: int) -> list[Doc]:
@@ -145,10 +179,90 @@ def documents(count: int) -> list[Doc]:
     return [Doc(path=Path(f"{number}.pdf"), media_type=MediaType.PDF) for number in range(count)]
 
 
+def killers(*names: str) -> list[Doc]:
+    """Names only."""
+    return [Doc(path=Path(name), media_type=MediaType.PDF) for name in names]
+
+
 def test_killers_are_spread_among_the_good_ones() -> None:
     """A killer at the end would meet an idle second worker, one at the start a cold one."""
-    killers = [Doc(path=Path(f"killer-{number}.pdf"), media_type=MediaType.PDF) for number in range(2)]
-    mixed = throughput.Batch(good=documents(9), killers=killers).mixed
-    places = [number for number, doc in enumerate(mixed) if doc in killers]
+    two = killers("killer-1-a.pdf", "killer-1-b.pdf")
+    mixed = Batch(name=Set.ONE_PAGERS, good=documents(9), killers=two).mixed
     assert len(mixed) == 11
-    assert places == [3, 6]
+    assert [number for number, doc in enumerate(mixed) if doc in two] == [3, 6]
+
+
+def test_a_killer_kills_in_every_way_at_the_same_page(tmp_path: Path) -> None:
+    """Our child dies at its failpoint, a loop where its file's name says: both at that page, and only there."""
+    at_50 = killers("killer-50-long-0.pdf")
+    (point,) = parse(_batches.failpoints(at_50))
+    assert kills_at("killer-50-long-0.pdf") == 50
+    assert kills_at("letter.pdf") is None
+    (tmp_path / "killer-50-long-0.pdf").write_bytes(b"%PDF-1.7")
+    ours = describe(tmp_path / "killer-50-long-0.pdf", Options()).id
+    assert point.action is Action.SEGV
+    assert point.matches(Point.CHILD_PAGE, page=50, doc=ours)
+    assert not point.matches(Point.CHILD_PAGE, page=49, doc=ours)
+    assert not point.matches(Point.CHILD_PAGE, page=50, doc="long-100.pdf-0123")
+
+
+def test_long_documents_of_a_corpus_are_left_out(tmp_path: Path) -> None:
+    """A round of all sets must end; the corpus's own manifest says how many pages there are."""
+    (tmp_path / "a").mkdir()
+    for name in ("short.pdf", "long.pdf", "unlisted.pdf"):
+        (tmp_path / "a" / name).write_bytes(b"%PDF-1.7")
+    (tmp_path / "manifest.tsv").write_text("file\tpages\na/short.pdf\t5\na/long.pdf\t6\n", encoding="utf-8")
+    (tmp_path / "made").mkdir()
+    batch = _batches.from_corpus(Set.BORN_DIGITAL, tmp_path, tmp_path / "made")
+    assert [doc.name for doc in batch.good] == ["short.pdf", "unlisted.pdf"]
+    assert [doc.path.parent for doc in batch.killers] == [tmp_path / "made"]
+
+
+def test_a_set_without_its_corpus_is_refused(tmp_path: Path) -> None:
+    """Rather than measured on something else."""
+    with pytest.raises(SystemExit, match="scanned"):
+        throughput.batches([Set.SCANNED], tmp_path, count=1, pages=1, corpus=None)
+
+
+class Pages:
+    """A converter whose documents have as many pages as anybody wants; one of them may fail at its second page."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.failing = failing
+
+    def run(self, job: ChildJob, document: BinaryIO, **named: Any) -> ChildResult:
+        """Call `on_page` until that ends it."""
+        del document
+        for page in range(1, 100):
+            if job.document_id == self.failing and page == 2:
+                raise EngineError("cannot go on")
+            named["on_page"](
+                PageRecord(page=page, report=PageReport(page=page, state=PageState.TEXT, engine=""), blob=b""), 99
+            )
+        raise AssertionError("nobody ends it")
+
+
+def test_memory_is_looked_at_while_every_worker_converts() -> None:
+    """One look for each page that all of them have finished, and then they are ended."""
+    samples = _pss.samples_of(Pages(), b"%PDF-1.7", 3)
+    assert len(samples) == _pss.SAMPLES
+    assert min(samples) > 2**20, "this process counts too"
+
+
+def test_a_worker_that_fails_keeps_nobody_waiting() -> None:
+    """The others wait for its page; what it failed for is told, and no figure is made of the rest."""
+    with pytest.raises((EngineError, threading.BrokenBarrierError)):
+        _pss.samples_of(Pages("bench-1"), b"%PDF-1.7", 2)
+
+
+def test_every_process_below_is_counted() -> None:
+    """A spawned child stands below its supervisor, a forked one below the zygote."""
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        found = _pss.descendants(os.getpid())
+        below = _pss.descendants(process.pid)
+        process.communicate(b"\n")
+    assert len(below) == 1
+    assert {process.pid, *below} <= set(found)
