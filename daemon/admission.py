@@ -126,16 +126,19 @@ class Line:
 
     def admitted(self) -> Line:
         """Everybody begins who may, one after the other; `granted` then names them."""
-        number = self._next()
-        return self._held_back() if number is None else self._begun(number).admitted()
+        line = self
+        while (number := line.following()) is not None:
+            line = line.begun(number)
+        return line.looked_over()
 
-    def _next(self) -> int | None:
+    def following(self) -> int | None:
         """Who begins now; None when nobody may."""
         if len(self.granted) >= self.pool.workers:
             return None
         patient = [number for number, waiting in self.waiting.items() if waiting.overtaken >= MOST_OVERTAKEN]
         candidates = [min(patient)] if patient else self.waiting
-        fitting = [number for number in candidates if self.waiting[number].ask.need_bytes <= self.free_bytes]
+        free_bytes = self.free_bytes
+        fitting = [number for number in candidates if self.waiting[number].ask.need_bytes <= free_bytes]
         return min(fitting, key=self._rank, default=None)
 
     def _rank(self, number: int) -> tuple[int, int, int]:
@@ -143,23 +146,27 @@ class Line:
         ask = self.waiting[number].ask
         return (-ask.need_bytes, -ask.size_bytes, number)
 
-    def _begun(self, number: int) -> Line:
-        overtaken = {
-            other: replace(waiting, overtaken=waiting.overtaken + (other < number))
-            for other, waiting in self.waiting.items()
-            if other != number
-        }
-        return replace(self, waiting=overtaken, granted={**self.granted, number: self._grant_bytes(number)})
+    def begun(self, number: int) -> Line:
+        """`number` begins, which fits; who did not fit waits for memory from now on."""
+        free_bytes = self.free_bytes
+        waits = {other: waiting for other, waiting in self.waiting.items() if other != number}
+        for other, waiting in tuple(waits.items()):
+            earlier, unfit = other < number, waiting.ask.need_bytes > free_bytes
+            if earlier or unfit:
+                held_back = waiting.held_back or unfit
+                waits[other] = replace(waiting, overtaken=waiting.overtaken + earlier, held_back=held_back)
+        return replace(self, waiting=waits, granted={**self.granted, number: self._grant_bytes(number)})
 
     def _grant_bytes(self, number: int) -> int:
         """Its part of what is free, up to a share; but only what it needs, while somebody waits for memory."""
-        need_bytes = self.waiting[number].ask.need_bytes
-        if any(waiting.ask.need_bytes > self.free_bytes for waiting in self.waiting.values()):
+        need_bytes, free_bytes = self.waiting[number].ask.need_bytes, self.free_bytes
+        if any(waiting.ask.need_bytes > free_bytes for waiting in self.waiting.values()):
             return need_bytes
-        part_bytes = self.free_bytes // (self.pool.workers - len(self.granted))
+        part_bytes = free_bytes // (self.pool.workers - len(self.granted))
         return max(need_bytes, min(self.pool.share_bytes, part_bytes))
 
-    def _held_back(self) -> Line:
+    def looked_over(self) -> Line:
+        """While a worker is free, whoever waits waits for memory."""
         if len(self.granted) >= self.pool.workers:
             return self
         return replace(

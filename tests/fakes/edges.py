@@ -103,7 +103,8 @@ class ScriptedConverter:
         if switch.reason is not None:
             lost = switch.reason is KillReason.LEASE_LOST
             return self._ended(job, Cause.LEASE_LOST if lost else Cause.DRAINED)
-        if (job.memory_bytes or 0) < self.hunger.get(job.document_id, 0):
+        hungry = (job.memory_bytes or 0) < self.hunger.get(job.document_id, 0)
+        if hungry and job.plan.wants(1) and 1 not in restored(finished):
             return self._ended(job, Cause.MEMORY, page=1)
         script = self.causes.get(job.document_id, (Cause.CONVERTED,))
         cause = script[0 if job.plan.default is PageMode.FULL else -1]

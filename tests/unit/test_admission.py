@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.admission import MOST_OVERTAKEN, Ask, Line, Pool
+from daemon.admission import MOST_OVERTAKEN, Ask, Line, Pool, Waiting
 from daemon.sizing import GIB
 
 #: Two workers, as much memory as a host of 24 GiB has for them, and all of it for one if need be.
@@ -119,6 +119,22 @@ def test_two_bombs_are_never_side_by_side_and_small_ones_fill_the_rest() -> None
     assert line.left(1).admitted().granted == {4: GIB, 2: 21 * GIB}
 
 
+def test_who_begins_while_another_waits_for_memory_takes_what_it_needs() -> None:
+    """A whole share for each that passes by would keep the memory from whoever waits for it."""
+    pool = Pool(workers=4, share_bytes=4 * GIB, total_bytes=16 * GIB, most_bytes=16 * GIB)
+    line = waiting_for(waiting_for(Line(pool=pool), 4 * GIB).admitted(), 13 * GIB, GIB, first=2).admitted()
+    assert line.granted == {1: 4 * GIB, 3: GIB}
+    assert line.left(1).admitted().granted == {2: 13 * GIB, 3: GIB}
+
+
+def test_who_did_not_fit_is_held_back_though_another_took_the_worker() -> None:
+    """It waits for memory and not for a worker, and whoever asks is told so."""
+    line = waiting_for(waiting_for(Line(pool=POOL), GIB).admitted(), POOL.raised_bytes, GIB, first=2).admitted()
+    assert line.granted.keys() == {1, 3}
+    assert line.waiting[2].held_back
+    assert not waiting_for(line, GIB, first=4).admitted().waiting[4].held_back
+
+
 def test_who_was_overtaken_too_often_goes_next() -> None:
     """A bomb among small ones gets its room: from then on nobody begins before it."""
     line = waiting_for(waiting_for(Line(pool=POOL), 8 * GIB, 8 * GIB).admitted(), 22 * GIB, first=3).admitted()
@@ -130,6 +146,14 @@ def test_who_was_overtaken_too_often_goes_next() -> None:
     line = waiting_for(line.left(min(line.granted)), GIB, first=number + 1).admitted()
     assert len(line.granted) == 1
     assert line.left(min(line.granted)).admitted().granted == {3: 22 * GIB}
+
+
+def test_as_many_begin_at_once_as_the_largest_host_has_workers() -> None:
+    """One that had everything leaves, and everybody else begins."""
+    many = 1_024
+    pool = Pool(workers=many, share_bytes=GIB, total_bytes=many * GIB, most_bytes=many * GIB)
+    waiting = {number: Waiting(ask=Ask(need_bytes=GIB)) for number in range(many)}
+    assert Line(pool=pool, waiting=waiting).admitted().granted == dict.fromkeys(range(many), GIB)
 
 
 def test_a_need_beyond_the_host_runs_alone() -> None:
