@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import pymupdf
 from PIL import Image
 
+from daemon.engine.skew import turn_back
 from daemon.errors import DocumentError
 from daemon.model import Cause
 
@@ -187,3 +189,16 @@ def within_edge(picture: np.ndarray, edge_px: int) -> tuple[np.ndarray, float]:
     size = (max(1, round(width * factor)), max(1, round(height * factor)))
     smaller = Image.fromarray(picture).resize(size, Image.Resampling.BOX, reducing_gap=2.0)
     return np.asarray(smaller), factor
+
+
+def straight_within_edge(picture: np.ndarray, edge_px: int, *, skew: float) -> tuple[np.ndarray, float]:
+    """The same with text that slopes clockwise by `skew` degrees turned back; what comes in from outside is white."""
+    small, factor = within_edge(picture, edge_px)
+    if not skew:
+        return small, factor
+    height, width = small.shape[:2]
+    white = (255, 255, 255)
+    straight = cv2.warpAffine(
+        np.ascontiguousarray(small), turn_back(skew, small.shape), (width, height), borderValue=white
+    )
+    return straight, factor

@@ -19,7 +19,7 @@ from docling.models.base_layout_model import BaseLayoutModel
 from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel
 
 from daemon.engine.api import Progress
-from daemon.engine.budget import Budget, within_edge
+from daemon.engine.budget import Budget, straight_within_edge
 from daemon.engine.pages import Grid, SourcePage
 from daemon.engine.pdf import PdfPage
 from daemon.engine.regions import merge_clusters
@@ -112,7 +112,7 @@ class PageLayoutModel(BaseLayoutModel):  # type: ignore[misc]
         """Rapid-layout's regions, merged."""
         size = page.get_size()
         picture, scale = page.picture(wanted=_PICTURE_EDGE_PX / max(size.width, size.height))
-        small, factor = within_edge(picture, _PICTURE_EDGE_PX)
+        small, factor = straight_within_edge(picture, _PICTURE_EDGE_PX, skew=page.skew)
         found = self._pictures(np.ascontiguousarray(small[:, :, ::-1]))
         clusters: list[Cluster] = []
         for box, name, score in zip(found.boxes or (), found.class_names or (), found.scores or (), strict=True):

@@ -15,12 +15,14 @@ from docling.datamodel.accelerator_options import AcceleratorOptions
 from docling.datamodel.base_models import Cluster, Page
 from docling.datamodel.document import ConversionResult
 from docling.datamodel.pipeline_options import OcrMode, OcrOptions
+from docling.models.base_layout_model import TABLE_LABELS, TEXT_ELEM_LABELS
 from docling.models.base_ocr_model import BaseOcrModel
 from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel
 from docling_core.types.doc.page import BoundingRectangle, TextCell
 
 from daemon.engine import triage
 from daemon.engine.api import Progress
+from daemon.engine.gutters import columns, cut_at_gutters
 from daemon.engine.pages import Line, SourcePage, visible
 from daemon.engine.reader import Reader, turn_picture, turn_quad
 from daemon.engine.regions import (
@@ -32,6 +34,7 @@ from daemon.engine.regions import (
     paragraphs,
     whole,
 )
+from daemon.engine.skew import skew_of, straight_quad
 from daemon.engine.wording import clean
 from daemon.model import Stage
 
@@ -92,7 +95,10 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
             picture = turn_picture(picture, degrees)
             page.turn(degrees)
             page.notes.remarks.append(f"turned by {degrees} degrees to be read")
-        page.lines = in_order([self._line(picture, quad, scale, (0.0, 0.0)) for quad in quads])
+        page.skew = skew_of(quads)
+        if page.skew:
+            page.notes.remarks.append(f"straightened by {page.skew:.1f} degrees to be read")
+        page.lines = in_order([self._line(picture, quad, scale, (0.0, 0.0), skew=page.skew) for quad in quads])
 
     def _doubt(self, page: SourcePage) -> None:
         """Put aside a text layer that is none."""
@@ -131,6 +137,9 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
             lines = self._lines_in_pictures(source)
         if not lines:
             return
+        layout = page.predictions.layout
+        if source.lines is not None and layout is not None:
+            lines = in_order(cut_at_gutters(lines, _text_regions(layout.clusters, lines)))
         self._announce(source)
         for line, (text, confidence) in zip(lines, self._reader.read([line.picture for line in lines]), strict=True):
             line.text, line.confidence = clean(text).strip(), confidence
@@ -142,9 +151,9 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
         if mean < _DOUBTFUL:
             source.notes.remarks.append(f"read with low confidence ({mean:.2f} on average)")
         self.post_process_cells([_cell(number, line) for number, line in enumerate(kept)], page, conv_res)
-        if page.predictions.layout is not None:
+        if layout is not None:
             alone = all(cell.from_ocr for cell in page.cells)
-            page.predictions.layout.clusters = _mend(page.predictions.layout.clusters, kept, alone=alone)
+            layout.clusters = _mend(layout.clusters, kept, alone=alone)
 
     def _lines_in_pictures(self, page: SourcePage) -> list[Line]:
         """Lines in those pictures of a page with text that the text does not cover."""
@@ -158,9 +167,13 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
             lines.extend(in_order(list(found)))
         return lines
 
-    def _line(self, picture: np.ndarray, quad: np.ndarray, scale: float, origin: tuple[float, float]) -> Line:
+    def _line(
+        self, picture: np.ndarray, quad: np.ndarray, scale: float, origin: tuple[float, float], *, skew: float = 0.0
+    ) -> Line:
+        """The line in a quad of a picture whose top left lies at `origin` (pt) of the page; its place is straight."""
         assert self._reader is not None
-        low, high = quad.min(axis=0) / scale, quad.max(axis=0) / scale
+        straight = straight_quad(quad, skew, picture.shape) if skew else quad
+        low, high = straight.min(axis=0) / scale, straight.max(axis=0) / scale
         box = BoundingBox(
             l=float(low[0]) + origin[0],
             t=float(low[1]) + origin[1],
@@ -210,6 +223,13 @@ def picture_regions(page: SourcePage, options: ReaderOptions) -> list[BoundingBo
     if covered_share(whole(size), disjoint(regions)) > _WHOLE_PAGE:
         return [whole(size)]
     return [box for box in disjoint(regions) if page.ink(box) >= LEAST_INK]
+
+
+def _text_regions(clusters: list[Cluster], lines: list[Line]) -> list[BoundingBox]:
+    """Regions of text by the layout, and columns of what lies in none."""
+    regions = [cluster.bbox for cluster in clusters if cluster.label in TEXT_ELEM_LABELS]
+    held = [*regions, *(cluster.bbox for cluster in clusters if cluster.label in TABLE_LABELS)]
+    return regions + columns([line.box for line in lines if covered_share(line.box, held) < 0.2])  # noqa: PLR2004 - Docling's own bound for a cell's cluster
 
 
 def _cell(number: int, line: Line) -> TextCell:

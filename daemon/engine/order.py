@@ -1,21 +1,27 @@
-"""Docling's reading order, from right to left on pages that are written so.
+"""Docling's reading order, with columns from the right where writing runs so, and with headings in their column.
 
 Engine. Its predictor takes columns from the left. A page most of whose letters run from right to left is shown to it
-mirrored, its ruled lines too; what comes out are the elements themselves, which nobody has moved.
+mirrored, its ruled lines too. It also takes a short heading at the left, with nothing right above it, for the top of
+the page, before a title in the middle: it is shown as wide as the text below. What comes out are the elements
+themselves, which nobody has moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from docling.datamodel.base_models import Page
 from docling.datamodel.document import ConversionResult
 from docling.models.stages.reading_order.readingorder_model import ReadingOrderModel
-from docling_core.types.doc import BoundingBox
+from docling_core.types.doc import BoundingBox, DocItemLabel
 
 from daemon.engine import bidi
 
+_HEADINGS = frozenset({DocItemLabel.SECTION_HEADER, DocItemLabel.TEXT})
+_HEADED = frozenset({DocItemLabel.TEXT, DocItemLabel.LIST_ITEM})
+#: A heading's height at the most, and how many of its heights the text begins below it.
+_MOST_HEIGHT_PT, _NEAR = 30.0, 2.0
 #: Most of a page's letters.
 _MOST = 0.5
 
@@ -33,10 +39,29 @@ class ReadingOrder(ReadingOrderModel):  # type: ignore[misc]
             if element.page_no in mirrored:
                 width = element.page_size.width
                 element.l, element.r = width - element.r, width - element.l
+        _widen_headings(elements)
         for page in conv_res.pages:
             if page.page_no in mirrored:
                 _mirror_shapes(page)
         return list(elements)
+
+
+def _widen_headings(elements: Sequence[Any]) -> None:
+    """Let single lines just above the text of their column be as wide as that; boxes have a bottom-left origin."""
+    for element in elements:
+        if element.label not in _HEADINGS or element.height > _MOST_HEIGHT_PT:
+            continue
+        below = [
+            other
+            for other in elements
+            if other.page_no == element.page_no
+            and other.label in _HEADED
+            and 0 <= element.b - other.t + 1 < _NEAR * element.height + 1
+            and other.l - element.height <= element.l
+            and element.r <= other.r
+        ]
+        if len(below) == 1:
+            element.l, element.r = min(element.l, below[0].l), below[0].r
 
 
 def _mirror_shapes(page: Page) -> None:

@@ -81,6 +81,8 @@ class SourcePage(PdfPageBackend):  # type: ignore[misc]
         self.budget = budget
         #: Degrees clockwise by which the page was turned to be upright.
         self.turned = 0
+        #: Degrees by which the text of the page's picture slopes clockwise, after `turn`; its `lines` are straight.
+        self.skew = 0.0
         self.notes = Notes()
         #: Found by the text detector; None before it ran.
         self.lines: list[Line] | None = None

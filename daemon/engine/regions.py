@@ -35,14 +35,17 @@ def union(boxes: Iterable[BoundingBox]) -> BoundingBox:
 def merge_clusters(clusters: Sequence[Cluster]) -> list[Cluster]:
     """Drop what repeats: of two boxes that lie in each other, the surer one stays, grown where both agree.
 
-    A network that is asked for every class by itself reports one paragraph several times.
+    A network that is asked for every class by itself reports one paragraph several times. It does not grow over what
+    else was found: a less sure box around two columns is neither of them.
     """
     kept: list[Cluster] = []
     for cluster in sorted(clusters, key=lambda c: (-c.confidence, c.bbox.t, c.bbox.l)):
         for other in kept:
             if _mostly_within(cluster.bbox, other.bbox) or _mostly_within(other.bbox, cluster.bbox):
                 if cluster.label == other.label:
-                    other.bbox = union((cluster.bbox, other.bbox))
+                    grown = union((cluster.bbox, other.bbox))
+                    if not any(_mostly_within(third.bbox, grown) for third in kept if third is not other):
+                        other.bbox = grown
                     break
                 if DocItemLabel.PICTURE not in {cluster.label, other.label}:
                     break

@@ -8,6 +8,7 @@ columns from the gaps between its text. No text is dropped: what no grid holds b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any, ClassVar
 
 from docling.datamodel.base_models import Cluster, Page, Table, TableStructurePrediction
@@ -24,6 +25,10 @@ from daemon.model import Stage
 _TABLES = frozenset({DocItemLabel.TABLE, DocItemLabel.DOCUMENT_INDEX})
 #: A gap between columns is at least this many times the height of a line.
 _COLUMN_GAP = 0.9
+#: The same where as many rows have the gap in the same place; detected boxes all but touch.
+_ALIGNED_GAP, _LEAST_ROWS = 0.05, 3
+#: By which share a row's pieces may be more or fewer than those of the usual row.
+_USUAL = 0.35
 #: A grid beyond this is a mistake of the predictor, and would be a mountain of empty cells.
 _MOST_CELLS = 20_000
 
@@ -94,8 +99,23 @@ def grid_from_gaps(texts: Sequence[tuple[str, BoundingBox]], around: BoundingBox
         return Grid(rows=[around.t, around.b], columns=[around.l, around.r], cells=[])
     height = sorted(box.height for box in boxes)[len(boxes) // 2]
     rows = _boundaries([(b.t, b.b) for b in boxes], 0.0, (around.t, around.b), shrink=0.25)
-    columns = _boundaries([(b.l, b.r) for b in boxes], _COLUMN_GAP * height, (around.l, around.r))
+    usual = _usual_rows(boxes, rows)
+    # What keeps apart in row after row is a column, however near; in a row or two it may be a wide blank.
+    least_gap = (_ALIGNED_GAP if len(usual) >= _LEAST_ROWS else _COLUMN_GAP) * height
+    columns = _boundaries([(b.l, b.r) for row in usual for b in row], least_gap, (around.l, around.r))
     return Grid(rows=rows, columns=columns, cells=[])
+
+
+def _usual_rows(boxes: Sequence[BoundingBox], rows: Sequence[float]) -> list[list[BoundingBox]]:
+    """The boxes by row, of rows with about as many as most: a heading across columns says nothing about these.
+
+    All rows where none is usual.
+    """
+    by_row: dict[int, list[BoundingBox]] = {}
+    for box in boxes:
+        by_row.setdefault(_index(rows, (box.t + box.b) / 2), []).append(box)
+    usual = median(len(row) for row in by_row.values())
+    return [row for row in by_row.values() if abs(len(row) - usual) <= _USUAL * usual] or list(by_row.values())
 
 
 def _boundaries(

@@ -44,7 +44,7 @@ def engine() -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runtime.prepare(1)
-        names = ("budget", "pages", "regions", "tables", "images", "ocr", "reader", "export")
+        names = ("budget", "pages", "regions", "tables", "images", "ocr", "reader", "export", "layout")
         return {name: importlib.import_module(f"daemon.engine.{name}") for name in names}
 
 
@@ -181,6 +181,38 @@ def test_rows_and_columns_come_from_gaps(engine: dict[str, Any]) -> None:
     grid = engine["tables"].grid_from_gaps(texts, box(engine, 0, 0, 160, 52))
     cells = {(c.start_row_offset_idx, c.start_col_offset_idx): c.text for c in engine["tables"]._filled(grid, texts)}
     assert cells == {(row, column): f"{row}{column}" for row in range(3) for column in range(2)}
+
+
+def test_columns_keep_apart_below_a_heading_that_spans_them(engine: dict[str, Any]) -> None:
+    """Detected boxes all but touch, and the heading lies across: what is apart in every row is a column."""
+    texts = [
+        (f"{row}{column}", box(engine, 50 * column, 20 * row, 50 * column + 48, 20 * row + 16))
+        for row in range(1, 5)
+        for column in range(4)
+    ]
+    texts.append(("all of it", box(engine, 50, 0, 190, 16)))
+    grid = engine["tables"].grid_from_gaps(texts, box(engine, 0, 0, 200, 100))
+    found = engine["tables"]._filled(grid, texts)
+    said = [(c.start_row_offset_idx, c.start_col_offset_idx, c.text) for c in found if c.text]
+    assert [each for each in said if each[0]] == [(r, c, f"{r}{c}") for r in range(1, 5) for c in range(4)]
+    assert [text for row, _, text in said if row == 0] == ["all of it"]
+
+
+def test_a_table_without_a_usual_row_has_columns_too(engine: dict[str, Any]) -> None:
+    """A title over a single row: neither is like most rows, and both count."""
+    texts = [("title", box(engine, 0, 0, 30, 12))]
+    texts += [(str(n), box(engine, 50 * n, 20, 50 * n + 30, 32)) for n in range(9)]
+    assert len(engine["tables"].grid_from_gaps(texts, box(engine, 0, 0, 430, 40)).columns) == 10
+
+
+def test_a_doubtful_region_around_two_columns_swallows_neither(engine: dict[str, Any]) -> None:
+    """A network that sees both columns, and then both as one, is believed about the columns."""
+    regions, cluster = engine["regions"], engine["layout"].Cluster
+    text = engine["layout"].DocItemLabel.TEXT
+    places = [((0, 0, 100, 200), 0.9), ((110, 0, 210, 200), 0.8), ((0, 0, 210, 205), 0.5)]
+    found = [cluster(id=n, label=text, bbox=box(engine, *p), confidence=sure) for n, (p, sure) in enumerate(places)]
+    kept = [c.bbox.as_tuple() for c in regions.merge_clusters(found)]
+    assert kept == [(0, 0, 100, 200), (110, 0, 210, 200)]
 
 
 def test_no_cell_hides_another(engine: dict[str, Any]) -> None:

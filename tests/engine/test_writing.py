@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
-import pymupdf
 import pytest
 
+from daemon.engine import runtime
 from tests.engine.conftest import Worker
 
 pytestmark = pytest.mark.engine
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    runtime.prepare(1)
+    import pymupdf
 
 FIRST = "שלום לכולם, זה הטור הראשון ויש בו מספרים כמו 2024 ומילים כמו Python בתוך המשפט."
 SECOND = "הטור השני ממשיך את הטור הימני (והוא נמצא משמאל), ולכן קוראים אותו אחריו ולא לפניו."
