@@ -21,7 +21,7 @@ from daemon.engine import bidi
 _HEADINGS = frozenset({DocItemLabel.SECTION_HEADER, DocItemLabel.TEXT})
 _HEADED = frozenset({DocItemLabel.TEXT, DocItemLabel.LIST_ITEM})
 #: A heading's height at the most, and how many of its heights the text begins below it.
-_MOST_HEIGHT_PT, _NEAR = 30.0, 2.0
+_MOST_HEIGHT_PT, _NEAR = 20.0, 2.0
 #: Most of a page's letters.
 _MOST = 0.5
 
@@ -39,29 +39,43 @@ class ReadingOrder(ReadingOrderModel):  # type: ignore[misc]
             if element.page_no in mirrored:
                 width = element.page_size.width
                 element.l, element.r = width - element.r, width - element.l
-        _widen_headings(elements)
         for page in conv_res.pages:
             if page.page_no in mirrored:
                 _mirror_shapes(page)
+        _widen_headings(elements)
         return list(elements)
 
 
 def _widen_headings(elements: Sequence[Any]) -> None:
-    """Let single lines just above the text of their column be as wide as that; boxes have a bottom-left origin."""
+    """Let a line with nothing above it be as wide as the text that begins just below it; in bottom-left coordinates."""
+    by_page: dict[int, list[Any]] = {}
     for element in elements:
-        if element.label not in _HEADINGS or element.height > _MOST_HEIGHT_PT:
-            continue
-        below = [
+        by_page.setdefault(element.page_no, []).append(element)
+    for page in by_page.values():
+        widths = [(element, _headed(element, page)) for element in page]
+        for element, headed in widths:
+            if headed is not None:
+                element.l, element.r = min(element.l, headed.l), headed.r
+
+
+def _headed(element: Any, page: Sequence[Any]) -> Any:
+    """The text whose first line's place a heading shares, or None."""
+    if element.label not in _HEADINGS or element.height > _MOST_HEIGHT_PT:
+        return None
+    others = [other for other in page if other is not element and other.l < element.r and other.r > element.l]
+    if any(other.b >= element.t - 1 for other in others):
+        return None
+    return next(
+        (
             other
-            for other in elements
-            if other.page_no == element.page_no
-            and other.label in _HEADED
-            and 0 <= element.b - other.t + 1 < _NEAR * element.height + 1
-            and other.l - element.height <= element.l
-            and element.r <= other.r
-        ]
-        if len(below) == 1:
-            element.l, element.r = min(element.l, below[0].l), below[0].r
+            for other in others
+            if other.label in _HEADED
+            and -1 <= element.b - other.t <= _NEAR * element.height
+            and abs(element.l - other.l) <= element.height
+            and element.r < other.r
+        ),
+        None,
+    )
 
 
 def _mirror_shapes(page: Page) -> None:

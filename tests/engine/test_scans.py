@@ -6,6 +6,7 @@ import importlib
 import math
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ ROWS = [["Harbour", "Ships", "Cargo"], ["Lisbon", "314", "2718"], ["Genoa", "159
 @pytest.fixture(scope="session")
 def engine() -> dict[str, Any]:
     """Modules of the engine by name."""
-    names = ("skew", "budget", "gutters", "pages")
+    names = ("skew", "budget", "gutters", "pages", "order", "stages")
     return {name: importlib.import_module(f"daemon.engine.{name}") for name in names}
 
 
@@ -160,6 +161,35 @@ def test_numbers_beside_entries_are_no_column(engine: dict[str, Any]) -> None:
     """A table of contents is read row by row."""
     rows = [box(engine, x, 20 * n, x + wide, 20 * n + 12) for n in range(9) for x, wide in ((0, 150), (190, 14))]
     assert engine["gutters"].columns(rows) == []
+
+
+def order_of(engine: dict[str, Any], *places: tuple[str, str, tuple[float, float, float, float]]) -> list[str]:
+    """Names in reading order of elements with (name, label, box) on a letter page."""
+    order, docling = engine["order"], engine["pages"]
+    labels = order.DocItemLabel
+    elements = [
+        SimpleNamespace(
+            page_no=1, id=n, text=name, label=labels(label), cluster=SimpleNamespace(id=n, bbox=box(engine, *place))
+        )
+        for n, (name, label, place) in enumerate(places)
+    ]
+    result = SimpleNamespace(
+        pages=[SimpleNamespace(page_no=1, size=docling.Size(width=612.0, height=792.0))],
+        assembled=SimpleNamespace(elements=elements),
+    )
+    model = order.ReadingOrder(engine["stages"].ReadingOrderOptions())
+    shown = model._assembled_to_readingorder_elements(result)
+    return [element.text for element in model.ro_model.predict_reading_order(page_elements=shown)]
+
+
+def test_a_short_heading_stays_below_the_title(engine: dict[str, Any]) -> None:
+    """A title in the middle, and a heading at the left that it does not reach over: the title is first."""
+    left, right = ("left", "text", (70.0, 268.0, 303.0, 670.0)), ("right", "text", (308.0, 246.0, 541.0, 670.0))
+    title, heading = (
+        ("title", "section_header", (153.0, 150.0, 456.0, 222.0)),
+        ("head", "text", (70.0, 246.0, 136.0, 262.0)),
+    )
+    assert order_of(engine, left, right, heading, title) == ["title", "head", "left", "right"]
 
 
 def test_a_scanned_table_has_its_cells(worker: Worker, tmp_path: Path) -> None:
