@@ -1,6 +1,6 @@
 """Peak memory of children by the size of a page and by the number of pages: `python -m bench.memory [--json]`.
 
-With `--documents DIR` also that of each document of a folder, beside the letter page of its kind.
+With `--documents DIR` that of each document of a folder, over a letter page of its kind (full of text, or a picture).
 
 Rules: a peak is the kernel's `ru_maxrss` of one child, in bytes, and of several children the largest; children are
 those of the daemon. Documents are made here, byte by byte: a letter page and one of 200 by 200 inches, with a line of
@@ -181,7 +181,11 @@ def measure(counts: Sequence[int], documents: Path | None, console: Console) -> 
             for kind, data in (("text", text_page(size)), ("image", picture_page(size, jpeg))):
                 console.print(f"{kind} on a {name} page", style="dim")
                 by_size[kind][name] = max(peaks(children, data, pages_per_child=PAGES_PER_CHILD))
-        letter_bytes = {kind: peak["letter"] for kind, peak in by_size.items()}
+        # Documents are full of text: so is the page that they are held against.
+        letter_bytes = {
+            "text": max(peaks(children, long_document(1), pages_per_child=PAGES_PER_CHILD)),
+            "image": by_size["image"]["letter"],
+        }
         by_name = {} if documents is None else by_document(children, documents, letter_bytes, console)
         by_count: dict[str, list[int]] = {}
         for count in counts:
@@ -193,6 +197,7 @@ def measure(counts: Sequence[int], documents: Path | None, console: Console) -> 
         "pages_per_child": PAGES_PER_CHILD,
         "peak_by_page_size_bytes": by_size,
         "peak_ratio_by_page_size": {kind: round(peak["giant"] / peak["letter"], 3) for kind, peak in by_size.items()},
+        "full_letter_bytes": letter_bytes,
         "peak_by_document": by_name,
         "peak_by_page_count_bytes": {count: max(found) for count, found in by_count.items()},
         "parent_growth_bytes": growth,

@@ -60,8 +60,9 @@ ALLOWED_VARIABLES: Final = frozenset(
 )
 #: One thread in every library, so that the zygote may fork; no telemetry, no model hub, no byte code written,
 #: and the same order of sets in every process, so that two runs give the same bytes. No home, so that no library looks
-#: the user up or keeps a cache. glibc asks for huge pages: a
-#: page of text made 30,000 page faults, and makes about 1,000 (docs/performance.md).
+#: the user up or keeps a cache. glibc asks for huge pages: a page of text made 30,000 page faults, and makes about
+#: 1,000. And what a network allocates for one run goes back to the kernel after it: glibc would come to keep all of it,
+#: in pieces that nothing fits into (docs/performance.md).
 FORCED_VARIABLES: Final[Mapping[str, str]] = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -72,7 +73,7 @@ FORCED_VARIABLES: Final[Mapping[str, str]] = {
     "HOME": "/nonexistent",
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
     "PYTHONUTF8": "1",
@@ -203,17 +204,6 @@ def own_children() -> frozenset[int]:
         with suppress(OSError):
             pids.update(int(pid) for pid in (task / "children").read_text(encoding="ascii").split())
     return frozenset(pids)
-
-
-def give_back_free_memory() -> None:
-    """Return the heap's free pages to the kernel, where the C library can (glibc).
-
-    To be called before forking: what a child writes into a page that it shares is copied first, and copying a page
-    that nobody needs costs twice as much as a fresh one (measured: 4 and 1.6 microseconds).
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(ctypes.c_size_t(0))
 
 
 def _drop_capabilities(*, keep: int) -> None:

@@ -27,6 +27,7 @@ from daemon import child, loading, sandbox
 from daemon.canary import canary_pdf
 from daemon.engine.api import Engine
 from daemon.errors import EngineError, ExitStatus
+from daemon.heap import give_back_free_memory
 from daemon.model import MediaType, PageRecord, Plan, Stage
 from daemon.reaper import Live, Reaper
 from daemon.rehearsal import Range, Rehearsal, copy_ahead
@@ -257,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         control.send(json.dumps({"error": str(error)[:4000]}).encode())
         return int(ExitStatus.ENGINE)
     gc.collect()
-    sandbox.give_back_free_memory()
+    give_back_free_memory()
     gc.freeze()
     threads = sandbox.thread_names()
     ready = {"ready": os.getpid(), "threads": threads, "engine": loading.plain(engine.manifest)}

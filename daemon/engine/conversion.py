@@ -20,6 +20,7 @@ from daemon.engine.checkpoint import FinishedPage
 from daemon.engine.stages import PagePipeline
 from daemon.engine.wording import is_memory, say
 from daemon.errors import DocumentError
+from daemon.heap import give_back_free_memory
 from daemon.model import Cause, PageMode, PageRecord, PageState, Plan, Stage
 
 #: The size of a page that nobody looked at, in a document of such pages.
@@ -59,6 +60,9 @@ def convert_wanted(
         blob = checkpoint.encode(page, engine=blobs.engine)
         blobs.fresh[number] = blob
         progress.page_done(PageRecord(page=number, report=page.report, blob=blob))
+        if "ocr=" in page.report.engine:
+            # A scan's next page needs as much again, in other pieces; text needs a third of it, and the same each time.
+            give_back_free_memory()
 
 
 def all_pages(blobs: Blobs, pages: int) -> tuple[list[FinishedPage], list[int]]:
@@ -82,6 +86,7 @@ def assembled(
     """Markdown and JSON of all pages. Raises DocumentError, EMPTY among others."""
     if all(page.report.state is PageState.FAILED for page in pages):
         _raise_total_failure(pages)
+    give_back_free_memory()  # a long document takes its place
     document = _document(pipeline, entry, with_sizes(pages))
     progress.stage(Stage.EXPORT)
     markdown = export.markdown(document)

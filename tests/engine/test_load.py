@@ -54,6 +54,20 @@ def test_a_language_that_the_model_cannot_read_is_refused() -> None:
     assert "cannot promise OCR in 'tlh'" in refusal(LOAD.format("languages=('en', 'tlh')"))
 
 
+SESSIONS = """
+import gc, onnxruntime
+sessions = [o for o in gc.get_objects() if isinstance(o, onnxruntime.InferenceSession)]
+print(*("pymupdf" in s._model_path for s in sessions if s.get_session_options().enable_mem_pattern))
+"""
+
+
+def test_no_plan_is_kept_for_each_page_size() -> None:
+    """A document of many different pages must not need more memory with each: graphs have no fixed size."""
+    command = [sys.executable, "-c", LOAD.format("").replace("; load(", "; engine = load(") + SESSIONS]
+    planned = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+    assert set(planned) == {"False"}, "the others keep theirs"
+
+
 def test_the_manifest_names_packages_models_and_threads(worker: Worker) -> None:
     """What converted a document can be told from its result."""
     said = worker.hello["manifest"]
