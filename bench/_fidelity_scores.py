@@ -24,12 +24,8 @@ EXCEPTIONS: dict[tuple[str, str], tuple[float, str]] = {
         0.76,
         'the reference is misread: one sentence of three pages four times, once as "Bockktd JSON and Markdowwn"',
     ),
-    ("right_to_left_01.pdf", "words"): (0.95, "not reached: right to left"),
-    ("right_to_left_02.pdf", "words"): (0.88, "not reached: right to left"),
-    ("normal_4pages.pdf", "headings"): (0.76, "not reached: Korean, numbers of sections stand beside their titles"),
-    ("picture_classification.pdf", "words"): (0.95, "not reached: labels within charts are read as text"),
-    ("redp5110_sampled.pdf", "words"): (0.93, "not reached: screenshots are read as text"),
-    ("redp5110_sampled.pdf", "headings"): (0.81, "not reached: two headings on one line are one"),
+    ("right_to_left_02.pdf", "words"): (0.93, "the target for documents from right to left is 0.9"),
+    ("normal_4pages.pdf", "headings"): (0.78, "not reached: Korean, numbers of sections stand beside their titles"),
 }
 
 

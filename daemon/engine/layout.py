@@ -20,6 +20,7 @@ from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel
 
 from daemon.engine.api import Progress
 from daemon.engine.budget import Budget, straight_within_edge
+from daemon.engine.figures import with_figures
 from daemon.engine.pages import Grid, SourcePage
 from daemon.engine.pdf import PdfPage
 from daemon.engine.regions import merge_clusters
@@ -86,7 +87,7 @@ class PageLayoutModel(BaseLayoutModel):  # type: ignore[misc]
             clusters = self.by_text(page)
             if clusters:
                 page.notes.engines["layout"] = "pymupdf"
-                return clusters
+                return with_figures(clusters, page)
         page.notes.engines["layout"] = "rapid-layout"
         return self.by_picture(page)
 
@@ -95,6 +96,8 @@ class PageLayoutModel(BaseLayoutModel):  # type: ignore[misc]
         with page.budget.within(page.mupdf) as (small, scale):
             small.get_layout(return_raw=True)
             groups = small.layout_information or []
+            tabled = any(group.get("table_grid") is not None for group in groups)
+            words = [(word[4], _box(word, 1 / scale)) for word in small.get_text("words")] if tabled else []
         clusters: list[Cluster] = []
         for group in groups:
             box = _box(group["group_bbox"], 1 / scale)
@@ -103,7 +106,7 @@ class PageLayoutModel(BaseLayoutModel):  # type: ignore[misc]
             number = len(clusters)
             clusters.append(Cluster(id=number, label=_label(group["class_name"]), bbox=box, confidence=_SURE))
             if group.get("table_grid") is not None:
-                page.grids[number] = _grid(group, box, 1 / scale)
+                page.grids[number] = _grid(group, box, 1 / scale, words)
                 # The other parser's boxes of the same text are a little larger; none may be left outside.
                 clusters[number].bbox = box.expand_by_scale(0.005, 0.01)
         return clusters
@@ -143,13 +146,13 @@ def _box(values: Sequence[float], factor: float) -> BoundingBox:
     return BoundingBox(l=left, t=top, r=right, b=bottom, coord_origin=CoordOrigin.TOPLEFT)
 
 
-def _grid(group: dict[str, Any], box: BoundingBox, factor: float) -> Grid:
-    """The predictor's rules, which lie between rows and columns, as boundaries of them."""
+def _grid(group: dict[str, Any], box: BoundingBox, factor: float, words: Sequence[tuple[str, BoundingBox]]) -> Grid:
+    """The predictor's rules, which lie between rows and columns, as boundaries; not its texts: it tears words."""
     rules = group["table_grid"]
     rows = [box.t, *(box.t + float(y) * factor for y in sorted(rules.h_lines)), box.b]
     columns = [box.l, *(box.l + float(x) * factor for x in sorted(rules.v_lines)), box.r]
     cells = [
-        (cell.text, int(cell.row_start), int(cell.row_end), int(cell.col_start), int(cell.col_end))
+        (int(cell.row_start), int(cell.row_end), int(cell.col_start), int(cell.col_end))
         for cell in group["table_cells"] or ()
     ]
-    return Grid(rows=rows, columns=columns, cells=cells)
+    return Grid(rows=rows, columns=columns, cells=cells, words=[word for word in words if word[1].overlaps(box)])

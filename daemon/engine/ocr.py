@@ -84,6 +84,8 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
     def look(self, page: SourcePage) -> None:
         """Before layout: find the lines of a page that has no text worth having, and turn the page upright."""
         self._doubt(page)
+        if self._reader is not None:
+            page.unread = _take_out_undecoded(page)
         if self._reader is None or not needs_reading(page):
             return
         self._announce(page)
@@ -134,7 +136,7 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
         assert self._reader is not None
         lines = source.lines
         if lines is None:
-            lines = self._lines_in_pictures(source)
+            lines = self._lines_in_pictures(source) + [_cut_out(source, box) for box in source.unread]
         if not lines:
             return
         layout = page.predictions.layout
@@ -186,6 +188,27 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
     def _announce(self, page: SourcePage) -> None:
         if self.progress is not None:
             self.progress.stage(Stage.OCR, page.number)
+
+
+def _take_out_undecoded(page: SourcePage) -> list[BoundingBox]:
+    """Take lines out of the text layer whose font does not say which letters they are; where they stand."""
+    segmented = page.get_segmented_page()
+    boxes = [cell.to_bounding_box() for cell in segmented.textline_cells if visible(cell) and undecoded(cell.text)]
+    if boxes:
+        segmented.textline_cells = [cell for cell in segmented.textline_cells if not undecoded(cell.text)]
+        page.notes.remarks.append(f"{len(boxes)} line(s) in a font without letters were read from their picture")
+    return boxes
+
+
+def undecoded(text: str) -> bool:
+    """Whether most of a line are replacement characters; a single one is a bullet."""
+    signs = text.replace(" ", "")
+    return len(signs) > 2 and signs.count("�") > len(signs) / 2  # noqa: PLR2004 - a bullet and its blank
+
+
+def _cut_out(page: SourcePage, box: BoundingBox) -> Line:
+    """A line whose place is known, to be read; nothing has to be searched."""
+    return Line(box=box, picture=page.picture(box.expand_by_scale(0.01, 0.15))[0])
 
 
 def needs_reading(page: SourcePage) -> bool:

@@ -54,8 +54,10 @@ class Grid:
 
     rows: list[float]
     columns: list[float]
-    #: (text, first row, end row, first column, end column), ends exclusive.
-    cells: list[tuple[str, int, int, int, int]]
+    #: (first row, end row, first column, end column) of each cell that was found, ends exclusive.
+    cells: list[tuple[int, int, int, int]]
+    #: The page's words in and around it, as MuPDF reads them: (text, box).
+    words: list[tuple[str, BoundingBox]] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +88,8 @@ class SourcePage(PdfPageBackend):  # type: ignore[misc]
         self.notes = Notes()
         #: Found by the text detector; None before it ran.
         self.lines: list[Line] | None = None
+        #: Places of lines in the text layer that only their picture tells.
+        self.unread: list[BoundingBox] = []
         #: By cluster id.
         self.grids: dict[int, Grid] = {}
         self._segmented: SegmentedPdfPage | None = None

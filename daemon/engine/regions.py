@@ -16,6 +16,8 @@ from daemon.engine.pages import Line
 _TEXT_IN_PICTURE = 0.15
 #: Fewer characters are a label or a logo.
 _LEAST_TEXT = 20
+#: A line of so many characters is prose, and no label.
+_PROSE = 25
 #: What Docling's Markdown leaves out.
 _FURNITURE = frozenset({DocItemLabel.PAGE_HEADER, DocItemLabel.PAGE_FOOTER})
 
@@ -74,13 +76,15 @@ def disjoint(boxes: Sequence[BoundingBox]) -> list[BoundingBox]:
 def free_text_from_pictures(clusters: Sequence[Cluster], lines: Sequence[Line], *, alone: bool) -> list[Cluster]:
     """The clusters without those pictures that are really text: Docling's Markdown leaves out a picture's text.
 
-    With `alone` the lines are the only text of the page, and pictures that hold all of it are left out too.
+    With `alone` the lines are the only text of the page, and pictures that hold all of it are left out too. On a page
+    with other text, short lines are the labels of a chart, a map or a screen, which belong to their picture.
     """
     pictures = [c for c in clusters if c.label is DocItemLabel.PICTURE]
     hidden = [line for line in lines if any(_mostly_within(line.box, c.bbox) for c in pictures)]
     if alone and len(hidden) == len(lines):
         return [c for c in clusters if c not in pictures or not any(_mostly_within(x.box, c.bbox) for x in lines)]
-    return [c for c in clusters if c not in pictures or not _is_text(c.bbox, lines)]
+    read = lines if alone else [line for line in lines if len(line.text) >= _PROSE]
+    return [c for c in clusters if c not in pictures or not _is_text(c.bbox, read)]
 
 
 def keep_text_of_bare_page(clusters: Sequence[Cluster]) -> None:

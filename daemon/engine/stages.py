@@ -30,7 +30,7 @@ from docling.pipeline.base_pipeline import BasePipeline
 from docling.pipeline.standard_pdf_pipeline import StandardPdfPipeline
 from docling_core.types.doc import BoundingBox, DocItemLabel, DoclingDocument
 
-from daemon.engine import lines
+from daemon.engine import blocks, lines, listings
 from daemon.engine.api import Progress
 from daemon.engine.checkpoint import FinishedPage
 from daemon.engine.layout import PageLayoutModel
@@ -118,7 +118,9 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
             list(stage(conv_res, [page]))
             if stage is self.layout_postprocessing_model:
                 _keep_text_of_furniture(page)
+                _refine(page)
                 lines.mend(page.predictions.layout.clusters if page.predictions.layout is not None else ())
+        _set_code(page)
         report, inked = account(page, backend, ocr=ocr)
         assert page.assembled is not None, "the last stage assembles"
         return FinishedPage(
@@ -177,6 +179,21 @@ def _keep_text_of_furniture(page: Page) -> None:
     layout = page.predictions.layout
     if layout is not None and not any(c.label is DocItemLabel.PICTURE for c in layout.clusters):
         keep_text_of_bare_page(layout.clusters)
+
+
+def _refine(page: Page) -> None:
+    """Look at the letters of what the layout found."""
+    layout = page.predictions.layout
+    if layout is not None:
+        layout.clusters = blocks.refine(layout.clusters)
+
+
+def _set_code(page: Page) -> None:
+    """Docling joins the lines of any text; code keeps its own."""
+    assert page.assembled is not None, "the last stage assembles"
+    for element in page.assembled.elements:
+        if element.label is DocItemLabel.CODE:
+            element.text = listings.code_text(element.cluster.cells)
 
 
 def _shapes(boxes: list[BoundingBox] | None) -> tuple[BoundingBox, ...] | None:

@@ -179,7 +179,8 @@ def test_rows_and_columns_come_from_gaps(engine: dict[str, Any]) -> None:
         for column in range(2)
     ]
     grid = engine["tables"].grid_from_gaps(texts, box(engine, 0, 0, 160, 52))
-    cells = {(c.start_row_offset_idx, c.start_col_offset_idx): c.text for c in engine["tables"]._filled(grid, texts)}
+    _, found = engine["tables"].filled(grid, texts)
+    cells = {(c.start_row_offset_idx, c.start_col_offset_idx): c.text for c in found}
     assert cells == {(row, column): f"{row}{column}" for row in range(3) for column in range(2)}
 
 
@@ -192,7 +193,7 @@ def test_columns_keep_apart_below_a_heading_that_spans_them(engine: dict[str, An
     ]
     texts.append(("all of it", box(engine, 50, 0, 190, 16)))
     grid = engine["tables"].grid_from_gaps(texts, box(engine, 0, 0, 200, 100))
-    found = engine["tables"]._filled(grid, texts)
+    _, found = engine["tables"].filled(grid, texts)
     said = [(c.start_row_offset_idx, c.start_col_offset_idx, c.text) for c in found if c.text]
     assert [each for each in said if each[0]] == [(r, c, f"{r}{c}") for r in range(1, 5) for c in range(4)]
     assert [text for row, _, text in said if row == 0] == ["all of it"]
@@ -213,22 +214,6 @@ def test_a_doubtful_region_around_two_columns_swallows_neither(engine: dict[str,
     found = [cluster(id=n, label=text, bbox=box(engine, *p), confidence=sure) for n, (p, sure) in enumerate(places)]
     kept = [c.bbox.as_tuple() for c in regions.merge_clusters(found)]
     assert kept == [(0, 0, 100, 200), (110, 0, 210, 200)]
-
-
-def test_no_cell_hides_another(engine: dict[str, Any]) -> None:
-    """A span that the predictor drew over a filled cell is cut back: both texts stay."""
-    grid = engine["pages"].Grid(
-        rows=[0, 10, 20], columns=[0, 10, 20], cells=[("wide", 0, 1, 0, 2), ("own", 0, 1, 1, 2), ("below", 1, 2, 0, 1)]
-    )
-    cells = engine["tables"]._joined(grid)
-    taken = [
-        (row, column)
-        for c in cells
-        for row in range(c.start_row_offset_idx, c.end_row_offset_idx)
-        for column in range(c.start_col_offset_idx, c.end_col_offset_idx)
-    ]
-    assert len(taken) == len(set(taken))
-    assert {c.text for c in cells} == {"wide", "own", "below"}
 
 
 def test_a_picture_that_holds_all_text_of_a_page_goes(engine: dict[str, Any]) -> None:
