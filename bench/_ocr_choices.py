@@ -30,7 +30,7 @@ from daemon.engine.reader import Reader
 from daemon.engine.stages import PagePipeline
 from daemon.engine.tables import PageTableModel, PageTableOptions
 
-#: What production does.
+#: What production does: lines searched at 960 px, and at 1280 px where the print is small; one at a time.
 PRODUCTION = "as it is"
 #: What every other choice's words are compared with where there is no reference: it sees most.
 CAREFUL = "lines searched at 1568 px"
@@ -170,6 +170,11 @@ class Choice:
     mixed_only: bool = False
 
 
+def _at(edge_px: int) -> Reader:
+    """Lines searched once, at this edge, whatever the print."""
+    return Reader(_LANGUAGES, detection_edge_px=edge_px, small_print_edge_px=0)
+
+
 def ours(*, reader: Callable[[], Reader] | None = None, **bounds: float) -> Callable[[], Any]:
     """A stage like production's, with another reader or other bounds."""
     made = reader or (lambda: Reader(_LANGUAGES))
@@ -178,8 +183,10 @@ def ours(*, reader: Callable[[], Reader] | None = None, **bounds: float) -> Call
 
 CHOICES = (
     Choice(name=PRODUCTION, stage=ours()),
-    Choice(name="lines searched at 640 px", stage=ours(reader=lambda: Reader(_LANGUAGES, detection_edge_px=640))),
-    Choice(name=CAREFUL, stage=ours(reader=lambda: Reader(_LANGUAGES, detection_edge_px=1568))),
+    Choice(name="lines searched at 640 px", stage=ours(reader=lambda: _at(640))),
+    Choice(name="lines searched at 960 px", stage=ours(reader=lambda: _at(960))),
+    Choice(name="lines searched at 1280 px", stage=ours(reader=lambda: _at(1280))),
+    Choice(name=CAREFUL, stage=ours(reader=lambda: _at(1568))),
     Choice(name="lines searched at 736 px or more", stage=ours(reader=DefaultSearch)),
     Choice(name="6 lines at once", stage=ours(reader=lambda: Reader(_LANGUAGES, lines_at_once=6))),
     Choice(name="16 lines at once", stage=ours(reader=lambda: Reader(_LANGUAGES, lines_at_once=16))),

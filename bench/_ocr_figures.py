@@ -103,6 +103,7 @@ def factor(runs: Sequence[Run], *, production: str, stock: str, reference: str |
         "whole_cpu_s": round(ours_s, 3),
         "stock_whole_cpu_s": round(theirs_s, 3),
         "times_faster": round(ratio(theirs_s, ours_s), 2),
+        "ocr_times_faster": round(ratio(*(statistics.median(run.cpu_s for run in side) for side in (theirs, ours))), 1),
         "words": words_of(ours[0]),
         "stock_words": words_of(theirs[0]),
     }

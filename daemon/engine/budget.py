@@ -31,6 +31,8 @@ LAYOUT_SCALE = 1.0
 DETECTION_EDGE_PX = 960
 #: And its area: that of a letter page at this edge, so that a square sheet takes no more memory than a letter.
 DETECTION_AREA_PX = 960 * 742
+#: The same where the print is small: 0.22 s more of CPU, and words 0.958, 0.966 and 0.994 became 0.992, 0.975 and 1.0.
+SMALL_PRINT_EDGE_PX = 1280
 #: Height of a line's picture as the recogniser's network takes it.
 LINE_HEIGHT_PX = 48
 #: A shorter line is padded to this width. RapidOCR's 320 makes a page number as dear as half a line.

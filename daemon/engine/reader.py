@@ -1,7 +1,8 @@
 """RapidOCR as three plain functions: find lines, tell which way is up, read lines.
 
-Engine. Lines are searched once per region, on a picture made smaller and never larger (RapidOCR's default
-blows a strip up to 736 px high: seven seconds for a logo), and cut out of the full picture for recognition.
+Engine. Lines are searched on a picture of the region made smaller and never larger (RapidOCR's default blows a
+strip up to 736 px high: seven seconds for a logo), on a larger one again only where the print turns out small, and
+cut out of the full picture for recognition.
 What a line is read as depends on that line alone, and its memory is bounded: one beyond LONGEST_LINE_PX is read in
 pieces. `python -m bench.ocr` says what each choice costs and gives. Pictures are RGB; quads are four corners,
 clockwise from the text's own top left, in pixels.
@@ -20,6 +21,7 @@ from daemon.engine.budget import (
     LEAST_LINE_PX,
     LINE_HEIGHT_PX,
     LONGEST_LINE_PX,
+    SMALL_PRINT_EDGE_PX,
     detection_edge,
     within_edge,
 )
@@ -38,6 +40,8 @@ _ALPHABETS = {
 }
 #: Long edges of the pictures searched when nothing was found on the larger one.
 _SECOND_LOOKS_PX = (640, 320)
+#: Print is small when a tenth of so many lines or more are no higher than this on the picture that was searched.
+_SMALL_PRINT_PX, _MANY = 15.0, 10
 #: So many of the longest lines say which way a page must be turned, and of each a piece so many times its height.
 _SAMPLE, _SAMPLE_WIDTH = 6, 10
 #: A corner box this much longer than it is high is a line, not a blot.
@@ -58,13 +62,15 @@ class Reader:
         languages: Sequence[str],
         *,
         detection_edge_px: int = DETECTION_EDGE_PX,
+        small_print_edge_px: int = SMALL_PRINT_EDGE_PX,
         lines_at_once: int = 1,
         least_line_px: int = LEAST_LINE_PX,
     ) -> None:
         """Load the three models. Raises EngineError when one is missing or cannot read `languages`.
 
-        The rest is what `bench.ocr` compares: the long edge at which lines are searched, how many lines are
-        recognised in one run (padded to the widest of them), and to which width a shorter line is padded.
+        The rest is what `bench.ocr` compares: the long edge at which lines are searched, and that of a second search
+        where the print is small (0: never), how many lines are recognised in one run (padded to the widest of
+        them), and to which width a shorter line is padded.
         """
         try:
             from rapidocr import RapidOCR  # noqa: PLC0415 - must follow runtime.prepare
@@ -88,7 +94,7 @@ class Reader:
             self._recognise: Any = engine._load_rec_model()  # noqa: SLF001
         except OSError as error:
             raise EngineError(f"cannot load the engine: a model of package rapidocr is missing ({error})") from error
-        self._edge_px = detection_edge_px
+        self._edge_px, self._small_print_px = detection_edge_px, small_print_edge_px
         self._input = TextRecInput
         self._cut = get_rotate_crop_image
         self._check_languages(languages)
@@ -111,11 +117,11 @@ class Reader:
         """Quads of the text lines in a picture, top to bottom."""
         if min(picture.shape[:2]) < 8:  # noqa: PLR2004 - no letter is that small
             return []
-        budgeted, factor = picture, 1.0
+        quads = self._searched(picture, self._edge_px)
         edge = detection_edge(picture.shape[1], picture.shape[0], edge_px=self._edge_px)
-        if edge < self._edge_px:
-            budgeted, factor = within_edge(picture, edge)
-        quads = [quad / np.float32(factor) for quad in self._detected(budgeted)]
+        shown = edge / max(picture.shape[:2])
+        if shown < 1.0 and self._edge_px < self._small_print_px and is_small_print(quads, shown):
+            quads = self._searched(picture, self._small_print_px)
         for edge in _SECOND_LOOKS_PX:
             # A lone word on a large sheet, or a letter as high as the page, is only seen from afar.
             if quads or max(picture.shape[:2]) <= edge:
@@ -123,6 +129,15 @@ class Reader:
             small, factor = within_edge(picture, edge)
             quads = [quad / np.float32(factor) for quad in self._detected(small)]
         return quads
+
+    def _searched(self, picture: np.ndarray, edge_px: int) -> list[np.ndarray]:
+        """Quads of the lines in a picture as it looks within `edge_px`, and within the area that goes with it."""
+        self._detect.limit_side_len = edge_px
+        edge = detection_edge(picture.shape[1], picture.shape[0], edge_px=edge_px)
+        if edge == edge_px:
+            return self._detected(picture)
+        small, factor = within_edge(picture, edge)
+        return [quad / np.float32(factor) for quad in self._detected(small)]
 
     def _detected(self, picture: np.ndarray) -> list[np.ndarray]:
         found = self._detect(np.ascontiguousarray(picture[:, :, ::-1]))
@@ -190,6 +205,12 @@ class Reader:
         self.find(blank)
         self._classify([blank])
         self.read([blank])
+
+
+def is_small_print(quads: Sequence[np.ndarray], scale: float) -> bool:
+    """Whether lines found on a picture shown at `scale` are so low there that others may have been missed."""
+    heights = [scale * min(_width(quad), _height(quad)) for quad in quads]
+    return len(heights) >= _MANY and float(np.percentile(heights, 10)) < _SMALL_PRINT_PX
 
 
 def pieces(line: np.ndarray) -> list[np.ndarray]:

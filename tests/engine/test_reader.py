@@ -127,6 +127,39 @@ def test_noise_is_not_turned(module: Any, reader: Any) -> None:
     assert module.turn_picture(picture, 0).shape == picture.shape
 
 
+def page_of(height: int) -> np.ndarray:
+    """A page of 20 lines, each so high, cut to the page's width."""
+    picture = np.full((1500, 1100, 3), 255, np.uint8)
+    for number in range(20):
+        drawn = line(f"{number} {LINES[number % 5]}", height=height)[:, :1000]
+        picture[40 + 70 * number : 40 + 70 * number + height, 40 : 40 + drawn.shape[1]] = drawn
+    return picture
+
+
+@pytest.mark.parametrize(("height", "edge_px"), [(20, 1280), (48, 960)], ids=["small print", "large print"])
+def test_lines_are_searched_as_closely_as_the_print_asks(module: Any, reader: Any, height: int, edge_px: int) -> None:
+    """Small print is searched again on a larger picture, for lines were missed; other pages do not pay for it."""
+    at = {
+        edge: module.Reader(("en",), detection_edge_px=edge, small_print_edge_px=0).find(page_of(height))
+        for edge in (960, 1280)
+    }
+    found = reader.find(page_of(height))
+    assert np.array_equal(found, at[edge_px])
+    assert not np.array_equal(at[960], at[1280]), "the two searches can be told apart"
+
+
+def test_a_few_low_lines_are_no_small_print(module: Any) -> None:
+    """Specks say nothing, and nor does one footnote below many lines."""
+
+    def quad(height: float) -> np.ndarray:
+        return np.array([[0, 0], [400, 0], [400, height], [0, height]], np.float32)
+
+    assert not module.is_small_print([quad(20)] * 9, 0.5)
+    assert module.is_small_print([quad(20)] * 10, 0.5)
+    assert not module.is_small_print([quad(20), *[quad(60)] * 19], 0.5)
+    assert not module.is_small_print([], 0.5)
+
+
 def test_a_smaller_search_keeps_the_letters_shape(module: Any) -> None:
     """The edge that a bench compares bounds the area as the usual one does."""
     assert module.detection_edge(1700, 2200, edge_px=640) == 640

@@ -72,8 +72,9 @@ def test_what_nobody_knows_has_no_words() -> None:
 
 def test_one_document_against_stock_is_the_whole_conversion() -> None:
     """The factor is of everything that a document takes, and both texts are scored."""
-    stock = replace(RUN, choice="stock", whole_cpu_s=15.0, markdown="The gale\n")
+    stock = replace(RUN, choice="stock", cpu_s=10.0, whole_cpu_s=15.0, markdown="The gale\n")
     found = figures.factor([RUN, stock], production="ours", stock="stock", reference="The gate")
     assert found is not None
     assert (found["times_faster"], found["words"], found["stock_words"]) == (10.0, 1.0, 0.5)
+    assert found["ocr_times_faster"] == 20.0
     assert figures.factor([RUN], production="ours", stock="stock", reference=None) is None
