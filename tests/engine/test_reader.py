@@ -164,3 +164,16 @@ def test_a_smaller_search_keeps_the_letters_shape(module: Any) -> None:
     """The edge that a bench compares bounds the area as the usual one does."""
     assert module.detection_edge(1700, 2200, edge_px=640) == 640
     assert module.detection_edge(2000, 2000, edge_px=480) == module.detection_edge(2000, 2000) // 2
+
+
+def test_a_square_sheet_is_searched_within_its_area(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A square has no more pixels than a letter page at the same edge: 1280 * (1280 * 742 / 960), square."""
+    seen: list[int] = []
+
+    def look(_: object, picture: np.ndarray) -> list[np.ndarray]:
+        seen.append(max(picture.shape))
+        return [np.zeros((4, 2), np.float32)]
+
+    monkeypatch.setattr(module.Reader, "_detected", look)
+    module.Reader(("en",), detection_edge_px=1280, small_print_edge_px=0).find(np.zeros((2000, 2000, 3), np.uint8))
+    assert seen == [1125]
