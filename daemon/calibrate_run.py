@@ -226,13 +226,18 @@ class _Going:
 
 @contextmanager
 def _peak_memory() -> Iterator[list[int]]:
-    """Memory of everything below this process, in bytes, one value per look; a thread looks until the block ends."""
+    """Memory of everything below this process, in bytes, one value per look; a thread looks until the block ends.
+
+    The first look is at once, so that the shortest block has one.
+    """
     looks: list[int] = []
     ended = threading.Event()
 
     def look() -> None:
-        while not ended.wait(_LOOK_S):
+        while True:
             looks.append(proportional_bytes_below(os.getpid()))
+            if ended.wait(_LOOK_S):
+                return
 
     looker = threading.Thread(target=look, name="memory", daemon=True)
     looker.start()

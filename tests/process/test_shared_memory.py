@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from daemon.calibrate_run import _peak_memory
 from daemon.processes import proportional_bytes_below, usage
 
 pytestmark = pytest.mark.process
@@ -36,3 +37,15 @@ def test_what_is_shared_counts_once() -> None:
         assert top.stdin is not None
         top.stdin.close()
     assert proportional_bytes_below(top.pid) == 0
+
+
+def test_the_shortest_run_has_a_figure() -> None:
+    """A run that ends between two looks must not be shown as one that needed no memory."""
+    with subprocess.Popen([sys.executable, "-c", FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as top:
+        assert top.stdout is not None
+        assert top.stdout.readline() == b"ready\n"
+        with _peak_memory() as looks:
+            pass
+        assert max(looks) > SHARED_BYTES
+        assert top.stdin is not None
+        top.stdin.close()
