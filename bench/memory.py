@@ -1,6 +1,6 @@
 """Peak memory of children by the size of a page and by the number of pages: `python -m bench.memory [--json]`.
 
-With `--documents DIR` that of each document of a folder, over a letter page of its kind (full of text, or a picture).
+With `--documents DIR` that of each document of a folder, over a letter page full of text of its kind.
 
 Rules: a peak is the kernel's `ru_maxrss` of one child, in bytes, and of several children the largest; children are
 those of the daemon. Documents are made here, byte by byte: a letter page and one of 200 by 200 inches, with a line of
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -69,6 +69,18 @@ def picture_page(size_pt: tuple[int, int], jpeg: bytes) -> bytes:
     image = f"{head}/Filter/DCTDecode/Length {len(jpeg)}>>stream\n{jpeg.decode('latin-1')}\nendstream "
     content = f"q {size_pt[0]} 0 0 {size_pt[1]} 0 0 cm/I Do Q"
     return pdf(size_pt, [content], resources="/XObject<</I 3 0 R>>", extra=image)
+
+
+def small_print() -> bytes:
+    """A JPEG of a letter page at 200 dpi, full of text: its lines are so low that they are searched twice."""
+    sheet = Image.new("RGB", (1_700, 2_200), "white")
+    font = ImageFont.load_default(20)
+    for line in range(1, 81):
+        text = f"Line {line}: {samples.LIGHTHOUSE}, and once more {samples.LIGHTHOUSE}."
+        ImageDraw.Draw(sheet).text((120, 96 + 24 * line), text, fill="black", font=font)
+    jpeg = io.BytesIO()
+    sheet.save(jpeg, "JPEG", quality=85)
+    return jpeg.getvalue()
 
 
 def long_document(pages: int) -> bytes:
@@ -176,15 +188,16 @@ def measure(counts: Sequence[int], documents: Path | None, console: Console) -> 
     with tempfile.TemporaryDirectory(prefix="bench-samples-") as folder, isolated("zygote") as children:
         samples.write(Path(folder))
         jpeg = (Path(folder) / "photo.jpg").read_bytes()
-        by_size: dict[str, dict[str, int]] = {"text": {}, "image": {}}
+        by_size: dict[str, dict[str, int]] = {"text": {}, "image": {}, "small_print": {}}
         for name, size in (("letter", LETTER_PT), ("giant", GIANT_PT)):
-            for kind, data in (("text", text_page(size)), ("image", picture_page(size, jpeg))):
+            pictures = (("image", picture_page(size, jpeg)), ("small_print", picture_page(size, small_print())))
+            for kind, data in (("text", text_page(size)), *pictures):
                 console.print(f"{kind} on a {name} page", style="dim")
                 by_size[kind][name] = max(peaks(children, data, pages_per_child=PAGES_PER_CHILD))
         # Documents are full of text: so is the page that they are held against.
         letter_bytes = {
             "text": max(peaks(children, long_document(1), pages_per_child=PAGES_PER_CHILD)),
-            "image": by_size["image"]["letter"],
+            "image": by_size["small_print"]["letter"],
         }
         by_name = {} if documents is None else by_document(children, documents, letter_bytes, console)
         by_count: dict[str, list[int]] = {}

@@ -83,11 +83,12 @@ def all_pages(blobs: Blobs, pages: int) -> tuple[list[FinishedPage], list[int]]:
 def assembled(
     pipeline: PagePipeline, entry: InputDocument, pages: list[FinishedPage], *, progress: Progress
 ) -> dict[str, bytes]:
-    """Markdown and JSON of all pages. Raises DocumentError, EMPTY among others."""
+    """Markdown and JSON of all pages, whose elements are gone afterwards. Raises DocumentError, EMPTY among others."""
     if all(page.report.state is PageState.FAILED for page in pages):
         _raise_total_failure(pages)
     give_back_free_memory()  # a long document takes its place
     document = _document(pipeline, entry, with_sizes(pages))
+    pages[:] = [replace(page, elements=()) for page in pages]  # the document has its own; export needs their place
     progress.stage(Stage.EXPORT)
     markdown = export.markdown(document)
     if any(page.inked for page in pages) and not export.can_be_read(markdown):

@@ -39,7 +39,11 @@ from daemon.engine.order import ReadingOrder
 from daemon.engine.pages import SourcePage, turn_for_text
 from daemon.engine.regions import keep_text_of_bare_page
 from daemon.engine.tables import PageTableModel
+from daemon.heap import give_back_free_memory
 from daemon.model import PageMode, PageReport, PageState, Stage
+
+#: The layout network needs memory by the pieces of text; a full page has a hundred, a page of an index a thousand.
+_MANY_CELLS = 200
 
 
 class CellsOnly(PagePreprocessingModel):  # type: ignore[misc]
@@ -102,7 +106,8 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
         conv_res.pages.append(page)
         page._backend = backend  # noqa: SLF001 - Docling's pipelines reach the backend so
         reading = self._reading if ocr else self._silent
-        backend.get_segmented_page()
+        if len(backend.get_segmented_page().textline_cells) > _MANY_CELLS:
+            give_back_free_memory()
         _set_upright(backend)
         reading.look(backend)
         page.size = backend.get_size()
