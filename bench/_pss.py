@@ -14,35 +14,19 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
-from typing import BinaryIO, NoReturn, Protocol
+from typing import NoReturn
 
 from bench._isolated import Start, isolated
-from daemon.children import ChildJob, ChildResult, Deadlines, KillSwitch
+from daemon.children import ChildJob, Deadlines, KillSwitch
 from daemon.clock import SystemClock
+from daemon.edges import Converter
 from daemon.model import MediaType, PageRecord, Plan
+from daemon.processes import proportional_bytes, proportional_bytes_below
 
 #: Looked at after so many pages of each; the document has some more, so that nobody is at its end.
 SAMPLES = 5
 #: A net for a hang; no page of this bench comes near.
 _PAGE_S = 300.0
-
-
-class Converter(Protocol):
-    """`Children.run`, as far as it is used here."""
-
-    def run(
-        self,
-        job: ChildJob,
-        document: BinaryIO,
-        *,
-        finished: BinaryIO | None,
-        deadlines: Deadlines,
-        switch: KillSwitch,
-        on_page: Callable[[PageRecord, int], None],
-    ) -> ChildResult:
-        """See `Children`."""
-        ...
 
 
 class _SeenEnoughError(Exception):
@@ -104,23 +88,4 @@ def _convert(children: Converter, document: bytes, number: int, on_page: Callabl
 
 def _pss_bytes() -> int:
     """Proportional set size of this process and of everything below it."""
-    return sum(_pss_of(pid) for pid in (os.getpid(), *descendants(os.getpid())))
-
-
-def descendants(pid: int) -> list[int]:
-    """Pids of all processes below this one, as they are now."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):  # the thread has ended
-            for child in (task / "children").read_text(encoding="ascii").split():
-                found += [int(child), *descendants(int(child))]
-    return found
-
-
-def _pss_of(pid: int) -> int:
-    """Bytes; 0 of a process that has ended."""
-    with suppress(ProcessLookupError, FileNotFoundError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    return proportional_bytes(os.getpid()) + proportional_bytes_below(os.getpid())

@@ -95,7 +95,7 @@ def proportional_bytes_below(pid: int) -> int:
         folder = Path(f"/proc/{number}")
         with suppress(OSError):  # it has ended
             waiting += _children(folder)
-            total_bytes += 0 if number == pid else _proportional_bytes(folder)
+            total_bytes += 0 if number == pid else proportional_bytes(number)
     return total_bytes
 
 
@@ -104,8 +104,9 @@ def _children(folder: Path) -> list[int]:
     return [int(child) for task in (folder / "task").iterdir() for child in (task / "children").read_bytes().split()]
 
 
-def _proportional_bytes(folder: Path) -> int:
-    for line in (folder / "smaps_rollup").read_bytes().splitlines():
+def proportional_bytes(pid: int) -> int:
+    """The same of one process alone. Raises OSError when it is gone, or not ours to look into."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
     return 0

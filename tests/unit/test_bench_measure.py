@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -253,16 +251,3 @@ def test_a_worker_that_fails_keeps_nobody_waiting() -> None:
     """The others wait for its page; what it failed for is told, and no figure is made of the rest."""
     with pytest.raises((EngineError, threading.BrokenBarrierError)):
         _pss.samples_of(Pages("bench-1"), b"%PDF-1.7", 2)
-
-
-def test_every_process_below_is_counted() -> None:
-    """A spawned child stands below its supervisor, a forked one below the zygote."""
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.read(1)
-        found = _pss.descendants(os.getpid())
-        below = _pss.descendants(process.pid)
-        process.communicate(b"\n")
-    assert len(below) == 1
-    assert {process.pid, *below} <= set(found)
