@@ -101,17 +101,16 @@ class Reader:
 
     def _check_languages(self, languages: Sequence[str]) -> None:
         known = set(self._recognise.postprocess_op.character)
+        lacking = {name: "".join(c for c in alphabet if c not in known) for name, alphabet in _ALPHABETS.items()}
+        readable = ", ".join(sorted(name for name, missing in lacking.items() if not missing))
         for language in languages:
-            alphabet = _ALPHABETS.get(language)
-            if alphabet is None:
-                listed = ", ".join(sorted(_ALPHABETS))
+            missing = lacking.get(language)
+            if missing != "":
+                why = f"the model of package rapidocr lacks {missing!r}" if missing else "it is not known here"
                 raise EngineError(
-                    f"cannot promise OCR in {language!r}: known languages are {listed} (engine.languages)"
+                    f"cannot promise OCR in {language!r}: {why}; name only such as can be read, which are {readable} "
+                    "(engine.languages)"
                 )
-            missing = "".join(c for c in alphabet if c not in known)
-            if missing:
-                detail = f"the model of package rapidocr lacks {missing!r} (engine.languages)"
-                raise EngineError(f"cannot promise OCR in {language!r}: {detail}")
 
     def find(self, picture: np.ndarray) -> list[np.ndarray]:
         """Quads of the text lines in a picture, top to bottom."""

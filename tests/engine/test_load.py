@@ -49,9 +49,13 @@ def test_pymupdf_imported_first_is_refused() -> None:
     assert "pymupdf was imported before" in said
 
 
-def test_a_language_that_the_model_cannot_read_is_refused() -> None:
-    """Nobody finds out from ten thousand pages of rubbish."""
-    assert "cannot promise OCR in 'tlh'" in refusal(LOAD.format("languages=('en', 'tlh')"))
+@pytest.mark.parametrize(("language", "why"), [("tlh", "it is not known here"), ("es", "rapidocr lacks '¡'")])
+def test_a_language_that_the_model_cannot_read_is_refused(language: str, why: str) -> None:
+    """Nobody finds out from ten thousand pages of rubbish; what can be read instead is listed, and nothing else is."""
+    said = refusal(LOAD.format(f"languages=('en', {language!r})"))
+    assert f"cannot promise OCR in {language!r}" in said
+    assert why in said
+    assert "which are de, en, fr, it, ja, pt, zh (engine.languages)" in said
 
 
 SESSIONS = """
