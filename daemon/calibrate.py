@@ -132,7 +132,9 @@ class Calibration:
                 self.why_not[turn.combination] = f"stopped: it {slow} when {ended}"
 
     def choice(self) -> Choice | None:
-        """The best so far."""
+        """The best so far; None when somebody interrupted: half of the turns recommend what came first."""
+        if self._stop.asked:
+            return None
         return choose(self.runs, memory_bytes=self._memory_bytes, pages_per_child=self._pages_per_child)
 
 
@@ -219,7 +221,7 @@ def calibrate(
     }
     return Report(
         rows=rows(going.runs, going.planned, going.why_not),
-        choice=None if stop.asked else going.choice(),
+        choice=going.choice(),
         about=about,
         notes=tuple(_notes(going.runs, inputs, load=load, cpus=cpus)),
         failures=batch.failures,

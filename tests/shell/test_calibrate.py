@@ -143,7 +143,7 @@ def test_a_host_on_which_nothing_runs() -> None:
 
 
 def test_an_interruption() -> None:
-    """No turn begins after it, and the turn that was cut is not blamed on the combination."""
+    """No turn begins after it, the turn that was cut is not blamed on the combination, and nothing is recommended."""
     host = Host({TWO: 30.0, ONE: 60.0})
     going = host.calibration()
 
@@ -156,6 +156,7 @@ def test_an_interruption() -> None:
     assert [turn.combination for turn in host.turns] == [TWO, ONE]
     assert len(going.runs) == 1
     assert going.why_not == {}
+    assert going.choice() is None
 
 
 def test_a_file_that_is_there(tmp_path: Path) -> None:
