@@ -213,7 +213,7 @@ class ZygoteLauncher:
         log.info("zygote.started", zygote_pid=zygote.pid)
         try:
             manifest = zygote.await_ready(self._start_timeout_s)
-        except BaseException:
+        except BaseException:  # whatever it was, an interruption too: nobody else knows of this process
             zygote.stop()
             raise
         finally:

@@ -128,7 +128,7 @@ class Service:
         """What ends the daemon inside is told as its last sentence, which `systemctl status` shows afterwards too."""
         try:
             yield
-        except BaseException as error:
+        except BaseException as error:  # whatever ends the daemon, an interruption too, is its last sentence
             self._closing.set()
             with self._turning:
                 self._send(
