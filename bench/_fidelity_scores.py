@@ -25,7 +25,6 @@ EXCEPTIONS: dict[tuple[str, str], tuple[float, str]] = {
         'the reference is misread: one sentence of three pages four times, once as "Bockktd JSON and Markdowwn"',
     ),
     ("right_to_left_02.pdf", "words"): (0.93, "the target for documents from right to left is 0.9"),
-    ("normal_4pages.pdf", "headings"): (0.78, "not reached: Korean, numbers of sections stand beside their titles"),
 }
 
 

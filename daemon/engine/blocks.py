@@ -16,7 +16,7 @@ from docling.datamodel.base_models import Cluster
 from docling_core.types.doc import BoundingBox, DocItemLabel
 from docling_core.types.doc.page import PdfTextCell, TextCell
 
-from daemon.engine import glyphs
+from daemon.engine import glyphs, headings
 from daemon.engine.listings import is_code, rows
 from daemon.engine.regions import union
 
@@ -24,25 +24,25 @@ from daemon.engine.regions import union
 _MARKER = re.compile(r"^(?:([^\w\s(\[\"'«„“<$€£¥#@&~=])|(\(?\d{1,3}[.)])|(\(?[a-zA-Z][.)]))\s+\S")
 #: Letters that stand for a bullet in the usual dingbat fonts (Wingdings, Zapf Dingbats), and Courier's hollow "o".
 _DINGBAT = re.compile(r"^([onlqrvu])\s+\S")
+#: So few items without a mark are paragraphs; more may be a list that only their places show.
+_FEW_ITEMS = 2
+#: A mark is a word of signs or figures, or a short one with a bracket or a point ("(ii)", "A."), or a dingbat.
+_MARK = re.compile(r"^(?:[\[(]?[^\W_]{1,4}[)\].]|\W+|\d+|[onlqrvu])$")
 #: The first is what Docling takes for a bullet; it writes the rest of the line after it.
 _BULLET = "•"
 _KNOWN_BULLETS = frozenset("-*+•·‣⁃►▶▸➤➢✓✔✗✘◦▪▫●○∙–—")  # noqa: RUF001 - as printed
 #: An operator that stands by itself is no part of a running title or a page number.
 _EQUATION = re.compile(r"\S\s+[=≤≥≈≡≠∑∫]\s+\S")
-#: A heading has no more letters than this, and no full stop at its end.
-_LONGEST_HEADING = 120
 #: A heading's line ends before this share of its paragraph's width.
 _SHORT_LINE = 0.8
 #: And is higher than its paragraph's lines by this, where its font is not named as bold.
 _LARGER = 1.15
 #: A line with an initial over two lines is higher than the next by this.
 _INITIAL_HEIGHT = 1.8
-_BOLD = ("bold", "demi", "black", "heavy")
 _TABLES = frozenset({DocItemLabel.TABLE, DocItemLabel.DOCUMENT_INDEX})
 #: Their cells are those of the clusters within them.
 _OTHERS_OWN = _TABLES | {DocItemLabel.PICTURE, DocItemLabel.FORM, DocItemLabel.KEY_VALUE_REGION}
 _PROSE = frozenset({DocItemLabel.TEXT})
-_HEADED = frozenset({DocItemLabel.TEXT, DocItemLabel.SECTION_HEADER})
 _NUMBERED_CAPTION = re.compile(
     r"^[\[(<]?\s*(?:Table|Tab\.|Figure|Fig\.|Tabelle|Abbildung|Abb\.|Tableau|Tabla|Tabella|Figura|Figur|Tabell|표|그림|図|表|图)"
     r"\s*\d+",
@@ -54,6 +54,7 @@ def refine(clusters: Sequence[Cluster]) -> list[Cluster]:
     """The clusters of one page, mended; new ones have ids above all others."""
     clusters = give_to_tables(clusters)
     _name_bullets(clusters)
+    _name_paragraphs(clusters)
     first = max((c.id for c in _with_children(clusters)), default=-1) + 1
     apart = glyphs.sets_accents_apart(cell.text for c in clusters for cell in c.cells)
     result: list[Cluster] = []
@@ -67,33 +68,7 @@ def refine(clusters: Sequence[Cluster]) -> list[Cluster]:
             if part is not cluster:
                 part.id, first = first, first + 1
             result.append(part)
-    _label_alike(result)
-    return result
-
-
-def _label_alike(clusters: Sequence[Cluster]) -> None:
-    """Short bold blocks that are set alike are all headings or all text, as most of them were; in place."""
-    alike: dict[tuple[str, int, int], list[Cluster]] = {}
-    for cluster in clusters:
-        cells = cluster.cells
-        short = cluster.label in _HEADED and cells and sum(len(cell.text) for cell in cells) <= _LONGEST_HEADING
-        if short and len({_set_as(cell) for cell in cells}) == 1 and _is_bold(cells[0]):
-            alike.setdefault((*_set_as(cells[0]), round(cluster.bbox.l)), []).append(cluster)
-    for group in alike.values():
-        labels = Counter(cluster.label for cluster in group)
-        if len(group) > 2 and len(labels) > 1:  # noqa: PLR2004 - most of three at least
-            for cluster in group:
-                cluster.label = labels.most_common(1)[0][0]
-
-
-def _set_as(cell: TextCell) -> tuple[str, int]:
-    """Font and size, whole points, of a line."""
-    font = cell.font_name if isinstance(cell, PdfTextCell) else ""
-    return font or "", round(cell.to_bounding_box().height)
-
-
-def _is_bold(cell: TextCell) -> bool:
-    return any(name in _set_as(cell)[0].lower() for name in _BOLD)
+    return headings.mend(result)
 
 
 def give_to_tables(clusters: Sequence[Cluster]) -> list[Cluster]:
@@ -207,7 +182,7 @@ def _is_heading(head: Sequence[TextCell], below: Sequence[TextCell], whole: Boun
     return (
         _stands_out(head, below)
         and head[-1].to_bounding_box().r - whole.l < _SHORT_LINE * whole.width
-        and 0 < len(text) <= _LONGEST_HEADING
+        and 0 < len(text) <= headings.LONGEST_HEADING
         and text[-1] not in ".,;:-–"  # noqa: RUF001 - as printed
         and not text[0].islower()
         and not follows[:1].islower()
@@ -219,7 +194,7 @@ def _stands_out(head: Sequence[TextCell], below: Sequence[TextCell]) -> bool:
     fonts = [[c.font_name or "" for c in side if isinstance(c, PdfTextCell)] for side in (head, below)]
     if not all(fonts) or set(fonts[0]) & set(fonts[1]):
         return False
-    bold = [_is_bold(side[0]) for side in (head, below)]
+    bold = [headings.is_bold(side[0]) for side in (head, below)]
     heights = [max(c.to_bounding_box().height for c in side) for side in (head, below)]
     return bold == [True, False] or (heights[0] > _LARGER * heights[1] and bold[0] >= bold[1])
 
@@ -259,6 +234,15 @@ def _name_bullets(clusters: Sequence[Cluster]) -> None:
                 dingbat and letters[dingbat[1]] >= 3  # noqa: PLR2004 - no chance
             ):
                 cell.text = _BULLET + cell.text[1:]
+
+
+def _name_paragraphs(clusters: Sequence[Cluster]) -> None:
+    """One or two items on a page, without any mark, are paragraphs that stand apart; in place."""
+    items = [cluster for cluster in clusters if cluster.label is DocItemLabel.LIST_ITEM]
+    firsts = [cluster.cells[0].text.split() for cluster in items if cluster.cells]
+    if len(items) <= _FEW_ITEMS and not any(not words or _MARK.match(words[0]) for words in firsts):
+        for cluster in items:
+            cluster.label = DocItemLabel.TEXT
 
 
 def _is_symbol(cell: TextCell, sign: str) -> bool:
