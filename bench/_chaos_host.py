@@ -22,7 +22,7 @@ from daemon.clock import SystemClock
 from daemon.errors import BulkheadError, ExitStatus, OperatorError
 from daemon.model import Holder
 from daemon.run import run
-from daemon.wiring import Parts
+from daemon.warming import Parts
 
 #: The fake engine of the process tests.
 _FAKE_ENGINE = ("fake_engine:load", str(Path(__file__).parent.parent / "tests" / "process"))

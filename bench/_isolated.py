@@ -26,7 +26,8 @@ from daemon.errors import WorldError
 from daemon.model import Message, Options, Plan, ResultStatus
 from daemon.queue_local import LocalQueue
 from daemon.store import open_store
-from daemon.wiring import assembled, sizing_of
+from daemon.warming import sizing_of
+from daemon.wiring import assembled
 
 Start = Literal["zygote", "spawn"]
 #: A net for a hang; no document of a bench comes near.

@@ -27,7 +27,7 @@ from daemon.convert import Input, describe, gather
 from daemon.errors import ConfigurationError, OperatorError
 from daemon.model import Options
 from daemon.sizing import for_children_bytes
-from daemon.wiring import Parts
+from daemon.warming import Parts
 
 #: Turns that are shorter say little: the start and the end of one are a large part of it.
 _SHORT_S = 5.0

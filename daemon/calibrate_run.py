@@ -28,7 +28,8 @@ from daemon.parent import Parent
 from daemon.processes import proportional_bytes_below
 from daemon.queue_local import LocalQueue
 from daemon.store import open_store
-from daemon.wiring import Parts, Running, assembled
+from daemon.warming import Parts
+from daemon.wiring import Running, assembled
 
 #: How often memory is looked at. A look reads the page tables of every child, some milliseconds each.
 _LOOK_S = 0.5

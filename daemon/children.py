@@ -118,14 +118,21 @@ class Children:
         """Pid of the living zygote, if there is one."""
         return self._zygotes.pid
 
-    def start(self) -> dict[str, object]:
-        """Prove that the engine loads; returns its manifest. Hides this process from its children, once and for all.
+    def begin(self) -> None:
+        """Begin to load the engine, and return at once. Hides this process from its children, once and for all.
 
-        Raises EngineError with what is missing, and ConfigurationError when the kernel cannot keep children as the
-        settings ask. A zygote that may not fork is replaced by spawn, loudly.
+        Raises EngineError, and ConfigurationError when the kernel cannot keep children as the settings ask.
         """
         sandbox.hide()
         sandbox_parts.demand(sandbox_parts.Mode(self._settings.child.sandbox))
+        self._launcher.begin()
+
+    def start(self) -> dict[str, object]:
+        """Prove that the engine loads, begun before or now; returns its manifest. Raises like `begin`.
+
+        EngineError says what is missing. A zygote that may not fork is replaced by spawn, loudly.
+        """
+        self.begin()
         try:
             return self._launcher.start()
         except NotSingleThreadedError as error:

@@ -23,7 +23,8 @@ from daemon.proof import convert_canary
 from daemon.sandbox_parts import Mode, parts
 from daemon.sqs_rights import Rights
 from daemon.store import open_store
-from daemon.wiring import failpoint, open_queue, sizing_of
+from daemon.warming import sizing_of
+from daemon.wiring import failpoint, open_queue
 
 #: SigV4 allows 5 minutes; the date in an answer is cut to seconds and has travelled.
 _SKEW_BAD_S, _SKEW_WARNING_S = 240.0, 30.0

@@ -11,6 +11,9 @@ import weakref
 
 from daemon.model import KillReason
 
+#: After the switches were pulled and fetches cancelled, how long slots may take to give their messages back.
+LAST_WORDS_S = 5.0
+
 
 class KillSwitch:
     """Lets any thread end a child, and says why; the first reason stands, for every later child too."""

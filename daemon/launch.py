@@ -205,8 +205,12 @@ class Output:
 class Launcher(Protocol):
     """Makes children."""
 
+    def begin(self) -> None:
+        """Begin to load the engine where that can be done ahead, and return at once. Raises EngineError."""
+        ...
+
     def start(self) -> dict[str, object]:
-        """Prove that the engine loads and return its manifest. Raises EngineError."""
+        """After `begin`: prove that the engine loads and return its manifest. Raises EngineError, after `stop` too."""
         ...
 
     def launch(self, ends: Ends, limits: sandbox.Limits) -> Handle:

@@ -34,6 +34,9 @@ class SpawnLauncher:
         self._clock = clock
         self._start_timeout_s = start_timeout_s
 
+    def begin(self) -> None:
+        """See `Launcher`: nothing is kept that could be loaded ahead."""
+
     def start(self) -> dict[str, object]:
         """See `Launcher`: one child without a document is started, says hello and is let go."""
         with tempfile.TemporaryFile() as nothing:

@@ -188,8 +188,9 @@ class ZygoteLauncher:
         self._on_started = on_started
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
-        #: The one that is loading, so that `stop` need not wait for it.
+        #: The one that is loading, so that `stop` need not wait for it; and since when, a monotonic instant.
         self._loading: Zygote | None = None
+        self._loading_since = 0.0
         self._stopped = False
 
     @property
@@ -198,19 +199,30 @@ class ZygoteLauncher:
         zygote = self._zygote
         return None if zygote is None or zygote.ended.is_set() else zygote.pid
 
+    def begin(self) -> None:
+        """See `Launcher`."""
+        self._stopped = False
+        with self._lock:
+            self._load()
+
     def start(self) -> dict[str, object]:
         """See `Launcher`; raises NotSingleThreadedError besides."""
-        self._stopped = False
         with self._lock:
             return self._begin()
 
+    def _load(self) -> Zygote:
+        """The one that is loading: begun earlier, or now. Raises EngineError."""
+        if self._loading is None:
+            if self._stopped:
+                raise EngineError("cannot start a child: we were told to stop")
+            self._loading_since = self._clock.monotonic()
+            self._loading = Zygote(self._spec)
+            self._on_started(self._loading.pid)
+            log.info("zygote.started", zygote_pid=self._loading.pid)
+        return self._loading
+
     def _begin(self) -> dict[str, object]:
-        started = self._clock.monotonic()
-        if self._stopped:
-            raise EngineError("cannot start a child: we were told to stop")
-        zygote = self._loading = Zygote(self._spec)
-        self._on_started(zygote.pid)
-        log.info("zygote.started", zygote_pid=zygote.pid)
+        zygote = self._load()
         try:
             manifest = zygote.await_ready(self._start_timeout_s)
         except BaseException:  # whatever it was, an interruption too: nobody else knows of this process
@@ -219,7 +231,8 @@ class ZygoteLauncher:
         finally:
             self._loading = None
         self._zygote = zygote
-        log.info("zygote.ready", zygote_pid=zygote.pid, elapsed_s=round(self._clock.monotonic() - started, 3))
+        elapsed_s = round(self._clock.monotonic() - self._loading_since, 3)
+        log.info("zygote.ready", zygote_pid=zygote.pid, elapsed_s=elapsed_s)
         return manifest
 
     def launch(self, ends: Ends, limits: sandbox.Limits) -> Handle:
@@ -255,6 +268,7 @@ class ZygoteLauncher:
         if loading is not None:
             loading.kill()
         with self._lock:
-            if self._zygote is not None:
-                self._zygote.stop()
-                self._zygote = None
+            for zygote in (self._zygote, self._loading):  # one that was begun, and that nobody came to wait for
+                if zygote is not None:
+                    zygote.stop()
+            self._zygote = self._loading = None

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from daemon.children import KillSwitch
 from daemon.clock import Clock
 from daemon.delivery import Delivery
 from daemon.edges import Edges
@@ -23,6 +22,7 @@ from daemon.events import ErrorEvent
 from daemon.excuse import excuse
 from daemon.heartbeat import InHand
 from daemon.inbox import CanaryEnded, Event, HostSuspended, Received, SlotFreed, StopAsked
+from daemon.killswitch import LAST_WORDS_S, KillSwitch
 from daemon.model import Cause, KillReason, Message
 from daemon.not_now import NotNowError, give_back
 from daemon.prover import Prover
@@ -31,8 +31,6 @@ from daemon.standing import Phase, Standing
 
 log = structlog.get_logger()
 
-#: After SIGKILLs and cancelled fetches, how long slots may take to give their messages back.
-LAST_WORDS_S = 5.0
 #: SQS gives at most this many messages for one request.
 _RECEIVE_AT_MOST = 10
 #: How long nothing new is received after the world failed us, at first and at most.

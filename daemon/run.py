@@ -1,33 +1,20 @@
-"""`bulkhead run`: the daemon, from its settings to its last word.
+"""`bulkhead run`: the first step of the daemon's start, and its last word.
 
-Shell. Refuses to start rather than to start wrong: queue, dead-letter queue, bucket, ledger and engine are tried before
-anything is received. SIGTERM and SIGINT drain; a second SIGINT does not wait.
+Shell. Loading the engine takes most of a start, so only what that needs is imported here; everything else, the AWS
+SDK first of all, is imported while it loads (`serve.py`). A restart must receive again within 5 s.
 """
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from types import FrameType
+from contextlib import ExitStack
 
 import structlog
 
 from daemon import __version__, alerts
-from daemon.children import Children
-from daemon.clock import SystemClock
 from daemon.config import Settings
-from daemon.errors import WorldError
-from daemon.metrics import DaemonMetrics
-from daemon.metrics_server import served
-from daemon.model import Cause
-from daemon.notices import publishing
+from daemon.killswitch import LAST_WORDS_S
 from daemon.notify import Bounds, Service
-from daemon.parent import LAST_WORDS_S, Parent
-from daemon.proof import convert_canary
-from daemon.store import open_store
-from daemon.wiring import Parts, assembled, open_queue
+from daemon.warming import Parts, warming
 
 log = structlog.get_logger()
 
@@ -48,56 +35,11 @@ def run(settings: Settings, *, parts: Parts | None = None, service: Service | No
         stack.callback(service.close)
         alerts.configure(settings.sentry)
         stack.callback(alerts.flush)
-        metrics = DaemonMetrics(clock=SystemClock())
-        stack.enter_context(served(settings.metrics, metrics))
-        queue = open_queue(settings)
-        stack.callback(queue.close)
-        for finding in queue.findings(settings):
-            log.error("queue.finding", detail=finding)
-        store = open_store(settings.store)
-        store.check()
-        ended = threading.Event()
-        running = stack.enter_context(
-            assembled(
-                settings,
-                queue=queue,
-                store=store,
-                parts=parts,
-                pulse=service.pulse,
-                on_ended=lambda _: ended.set(),
-            )
-        )
-        if parts is None and settings.host.canary:  # an engine that code has chosen is the code's to prove
-            _prove(running.children, settings)
-        stack.enter_context(publishing(settings, running.ledger, wake=ended))
-        stack.enter_context(_signals(running.parent))
-        metrics.watch(lambda: running.parent.standing)
-        service.ready(lambda: running.parent.standing)
-        running.parent.run()
+        warm = stack.enter_context(warming(settings, parts))
+        from daemon.serve import serve  # noqa: PLC0415 - see above
+
+        serve(settings, warm, parts=parts, service=service)
     log.info("daemon.stopped")
-
-
-def _prove(children: Children, settings: Settings) -> None:
-    """Convert the canary before anybody may think that this host works.
-
-    Raises `WorldError`, and no `OperatorError`: whatever is short now (memory, disk, a host that is still booting) may
-    be there at the next start, while an engine that is not the declared one has been refused before.
-    """
-    try:
-        proof = convert_canary(
-            children,
-            clock=SystemClock(),
-            timeout_s=settings.host.canary_timeout_s,
-            scratch=settings.state_dir / "scratch",
-            # A restart must receive again within 5 s; OCR is proved by the doctor, before a version is switched to.
-            painted=False,
-            failpoints=settings.failpoints if settings.allow_failpoints else "",
-        )
-    except OSError as error:
-        raise WorldError(Cause.DISK_FULL, f"cannot convert the canary: {error}; free space in state_dir") from error
-    if not proof.passed:
-        raise WorldError(Cause.POISON_HOST, f"{proof.detail}; `bulkhead doctor` tries the same")
-    log.info("canary.converted", detail=proof.detail)
 
 
 def _bounds(settings: Settings) -> Bounds:
@@ -109,22 +51,3 @@ def _bounds(settings: Settings) -> Bounds:
         heartbeat_s=call_s + _SLACK_S,
         receive_s=settings.queue.wait_s + call_s + _SLACK_S,
     )
-
-
-@contextmanager
-def _signals(parent: Parent) -> Iterator[None]:
-    """SIGTERM and the first SIGINT drain; the second SIGINT ends everything at once."""
-    interrupts = 0
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupts
-        del frame
-        interrupts += number == signal.SIGINT
-        parent.request_stop(at_once=interrupts > 1)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from daemon import cgroup, failpoints, faults, held_back, host
+from daemon import failpoints, faults, held_back, host
 from daemon.admission import Pool
 from daemon.attempt import DocumentEnded
-from daemon.cgroup_find import find
 from daemon.checkpoints_s3 import open_checkpoints
-from daemon.children import DEFAULT_FACTORY, Children, KillSwitch
+from daemon.children import Children, KillSwitch
 from daemon.clock import Clock, SystemClock
 from daemon.config import Settings
 from daemon.decide import Rules
@@ -30,35 +29,21 @@ from daemon.fetch import Fetcher
 from daemon.heartbeat import Heartbeat
 from daemon.ledger import Ledger
 from daemon.ledgers import ledger_file, open_ledger
-from daemon.lock import instance_lock
 from daemon.memory import Memory, studying
-from daemon.model import Holder, Message
+from daemon.model import Message
 from daemon.parent import Parent
 from daemon.proof import convert_canary
 from daemon.pulse import Pulse
 from daemon.queue import Queue
-from daemon.scratch import remove_tree
-from daemon.sizing import Sizing, size
+from daemon.sizing import Sizing
 from daemon.sqs import SqsQueue
 from daemon.store import Store
 from daemon.suspended import notes
 from daemon.trust import Court, Proof, Trust
 from daemon.turns import Turns
+from daemon.warming import Parts, Warming, warming
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What only code may choose and no setting reaches: tests and benches put others in their place."""
-
-    clock: Clock = field(default_factory=SystemClock)
-    #: Asked once, when the daemon starts.
-    holder: Callable[[], Holder] = host.holder
-    #: `module:function`; see `daemon.engine.api.Factory`.
-    engine_factory: str = DEFAULT_FACTORY
-    #: Folder in which that module is found; empty: installed.
-    engine_path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +67,6 @@ def open_queue(settings: Settings) -> SqsQueue:
     return SqsQueue(settings.queue, clock=SystemClock(), host=host.holder().host)
 
 
-def sizing_of(settings: Settings) -> Sizing:
-    """How many workers fit on this host; what was clamped is said in its notes."""
-    return size(
-        cpus=host.usable_cpus(),
-        memory_bytes=host.usable_memory_bytes(),
-        workers=settings.workers,
-        threads=settings.threads,
-        memory_per_child_bytes=settings.child.memory_bytes,
-    )
-
-
 def pool_of(sizing: Sizing) -> Pool:
     """Workers and memory, as they are handed out."""
     return Pool(
@@ -110,6 +84,7 @@ def assembled(
     queue: Queue,
     store: Store,
     parts: Parts | None = None,
+    warm: Warming | None = None,
     pulse: Pulse | None = None,
     on_ended: Callable[[DocumentEnded], None] = lambda _: None,
     on_released: Callable[[Message, WorldError], None] = lambda _message, _error: None,
@@ -117,33 +92,23 @@ def assembled(
 ) -> Iterator[Running]:
     """Everything between `queue` and `store`, warm; ended and closed on leaving, whatever happens.
 
+    `warm` is what the caller began to warm with the same settings and parts; without it, that is done here.
     Raises `OperatorError` when a person must change something first.
     """
     parts = parts or Parts()
     clock = parts.clock
     pulse = pulse or Pulse(clock)
     with ExitStack() as stack:
-        settings.state_dir.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(instance_lock(settings.state_dir / "instance.lock"))
-        sizing = sizing_of(settings)
+        warm = warm or stack.enter_context(warming(settings, parts))
+        sizing, children = warm.sizing, warm.children
         pool = pool_of(sizing)
-        for note in sizing.notes:
-            log.warning("sizing.clamped", detail=note)
         holder = parts.holder()
         ledger = open_ledger(settings, clock=clock, boot_id=holder.boot_id)
         stack.callback(ledger.close)
         broken = ledger.break_leases(host=holder.host, invocation=holder.invocation, now=clock.now())
         if broken:
             log.warning("lease.broken", attempts=broken, detail="left by an earlier parent of this host that died")
-        children = Children(
-            settings=settings.model_copy(update={"threads": sizing.threads}),
-            memory_bytes=sizing.memory_bytes_per_child,
-            scratch_root=_empty_scratch(settings),
-            clock=clock,
-            engine_factory=parts.engine_factory,
-            engine_path=parts.engine_path,
-            groups=cgroup.claim(find()),
-        )
+        # Before the ledger closes: who still watches a child writes down how that ended.
         stack.callback(children.stop)
         engine = children.start()
         log.info("engine.declared", **_flat(engine))
@@ -192,15 +157,6 @@ def assembled(
             sizing=sizing,
             engine=engine,
         )
-
-
-def _empty_scratch(settings: Settings) -> Path:
-    """The scratch folder, without what killed parents left in it; only for the holder of the instance lock."""
-    scratch = settings.state_dir / "scratch"
-    if scratch.exists():
-        remove_tree(scratch)
-    scratch.mkdir(exist_ok=True)
-    return scratch
 
 
 def _trust(settings: Settings, children: Children, *, clock: Clock, on_poisoned: Callable[[str], None]) -> Trust:

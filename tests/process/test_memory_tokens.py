@@ -18,7 +18,8 @@ from daemon.model import ResultStatus
 from daemon.queue_local import LocalQueue
 from daemon.sizing import GIB, size
 from daemon.store_directory import DirectoryStore
-from daemon.wiring import Parts, assembled, pool_of
+from daemon.warming import Parts
+from daemon.wiring import assembled, pool_of
 
 pytestmark = pytest.mark.process
 

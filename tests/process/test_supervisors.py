@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import structlog
 
+from daemon import sandbox
 from daemon.children import ChildResult
 from daemon.errors import EngineError, ExitStatus
 from daemon.launch import Abandoned, Handle
@@ -213,6 +214,33 @@ def test_threads_that_are_asked_for(tmp_path: Path) -> None:
     assert [line["start"] for line in logs if line["event"] == "child.exited"] == ["spawn"]
     assert [line["event"] for line in logs if line["log_level"] in {"warning", "error"}] == []
     children.stop()
+
+
+def test_zygote_that_loads_ahead(tmp_path: Path) -> None:
+    """Begun, it loads while its parent does other things; the start waits for that one, and not for a second."""
+    children = Ward("zygote", tmp_path).children
+    with structlog.testing.capture_logs() as logs:
+        children.begin()
+        assert told_of_zygotes(logs) == ["zygote.started"]
+        assert children.start() == {"engine": "fake"}
+    assert told_of_zygotes(logs) == ["zygote.started", "zygote.ready"]
+    children.stop()
+
+
+def test_zygote_that_nobody_waits_for(tmp_path: Path) -> None:
+    """The start ended for another reason: the zygote that was begun ends too, and one can be begun again."""
+    children = Ward("zygote", tmp_path).children
+    children.begin()
+    assert len(sandbox.own_children()) == 1
+    children.stop()
+    assert not sandbox.own_children()
+    assert children.start() == {"engine": "fake"}
+    children.stop()
+
+
+def told_of_zygotes(logs: Sequence[Mapping[str, object]]) -> list[object]:
+    """The events of zygotes, in order."""
+    return [line["event"] for line in logs if str(line["event"]).startswith("zygote.")]
 
 
 def test_zygote_that_is_stuck(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from daemon import host
 from daemon.cli_shared import settings_of
 from daemon.run import run
-from daemon.wiring import Parts
+from daemon.warming import Parts
 
 if __name__ == "__main__":
     folder, factory, *names = sys.argv[1:]

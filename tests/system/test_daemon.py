@@ -253,4 +253,7 @@ def test_a_refused_start(
     with daemon(environment(aws, tmp_path / "state", **settings)) as running:
         assert running.left_with() == status
         assert any(words in str(line) for line in running.lines), running.lines
+        zygotes = [line["zygote_pid"] for line in running.lines if line["event"] == "zygote.started"]
+        assert bool(zygotes) == (status in {ExitStatus.RESOURCE, ExitStatus.ENGINE}), "it loads while the rest is tried"
+        assert not any(alive(pid) for pid in zygotes)
     assert depth(aws) == (1, 0)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from daemon import config, errors, parent
+from daemon import config, errors
 from daemon.config import Settings
 from daemon.config_sources import SEPARATOR
+from daemon.killswitch import LAST_WORDS_S
 from daemon.notify import Service
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
@@ -61,7 +62,7 @@ def test_everything_else_is_restarted_for_ever_and_soon(unit: dict[str, list[str
 
 def test_a_drain_ends_before_systemd_loses_patience(unit: dict[str, list[str]]) -> None:
     """Documents in flight get `drain_s`, slots their last words, and only then would systemd shoot."""
-    longest_s = Settings().drain_s + parent.LAST_WORDS_S
+    longest_s = Settings().drain_s + LAST_WORDS_S
     assert seconds(unit["TimeoutStopSec"][0]) > longest_s + 5
 
 
