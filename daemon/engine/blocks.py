@@ -26,8 +26,8 @@ _MARKER = re.compile(r"^(?:([^\w\s(\[\"'«„“<$€£¥#@&~=])|(\(?\d{1,3}[.)]
 _DINGBAT = re.compile(r"^([onlqrvu])\s+\S")
 #: So few items without a mark are paragraphs; more may be a list that only their places show.
 _FEW_ITEMS = 2
-#: A mark is a word of signs or figures, or a short one with a bracket or a point ("(ii)", "A."), or a dingbat.
-_MARK = re.compile(r"^(?:[\[(]?[^\W_]{1,4}[)\].]|\W+|\d+|[onlqrvu])$")
+#: A mark is a word of signs, or with a figure (a glyph's name, too), or short and closed ("(ii)", "A."), or a dingbat.
+_MARK = re.compile(r"^(?:[\[(]?[^\W_]{1,4}[)\].]|\W+|\S*\d\S*|[onlqrvu])$")
 #: The first is what Docling takes for a bullet; it writes the rest of the line after it.
 _BULLET = "•"
 _KNOWN_BULLETS = frozenset("-*+•·‣⁃►▶▸➤➢✓✔✗✘◦▪▫●○∙–—")  # noqa: RUF001 - as printed

@@ -106,6 +106,7 @@ def test_a_large_line_in_the_font_of_the_headings_is_one(
         (["1) an item", "that is all"], "list_item"),
         (["[7] a source", "its publisher"], "list_item"),
         (["(ii) a case", "another"], "list_item"),
+        (["SM590000 a bullet whose glyph has a name only", "another"], "list_item"),
         (["one", "two", "three"], "list_item"),
     ],
 )
