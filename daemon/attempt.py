@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from daemon.ahead import FetchAhead
 from daemon.checkpoints import fingerprint
 from daemon.children import ChildJob, ChildResult, Deadlines
 from daemon.decide import (
@@ -65,6 +66,7 @@ class Work:
         history: Sequence[Attempt],
         body: str,
         turn: Turn,
+        ahead: FetchAhead,
     ) -> None:
         self.edges = edges
         self.limits = limits
@@ -75,6 +77,7 @@ class Work:
         self.body = body
         #: Ended as soon as no child will be needed: the next document need not wait for the store.
         self.turn = turn
+        self.ahead = ahead
         self.outcomes: list[Outcome] = []
         #: Failures of earlier attempts that count; once the bytes are here, only those of the same bytes.
         self.carried = carried_over(history)
@@ -158,19 +161,23 @@ class Work:
         """The bytes, and what earlier children made of them; then the next step, whatever that is."""
         began = self.edges.clock.monotonic()
         try:
-            self.fetched = self.edges.source.fetch(self.document, cancelled=self.held.cancelled)
+            ahead = self.ahead.take()
+            self.fetched = ahead or self.edges.source.fetch(self.document, cancelled=self.held.cancelled)
         except DocumentError as error:
             self._record(Outcome(cause=error.cause, detail=error.detail))
             return self._next()
         except WorldError:
             raise_if_stopped(self.held)
             raise
+        waited_s = self.edges.clock.monotonic() - began
         log.info(
             "document.fetched",
             size_bytes=self.fetched.size_bytes,
             media_type=str(self.fetched.media_type),
             sha256=self.fetched.sha256,
-            elapsed_s=round(self.edges.clock.monotonic() - began, 3),
+            elapsed_s=round(waited_s if ahead is None else self.ahead.elapsed_s, 3),
+            ahead=ahead is not None,
+            waited_s=round(waited_s, 3),
         )
         self._failpoint("parent.after_fetch")
         self.pages.resume(fingerprint(self.document, sha256=self.fetched.sha256, engine=self.edges.engine))

@@ -98,6 +98,8 @@ class FetchSettings(Section):
     """A larger document is dead-lettered as `too_large`."""
     timeout_s: Seconds = 120.0
     """Deadline of one fetch, redirects included."""
+    ahead_bytes: Annotated[int, Field(ge=0)] = 256 * 2**20
+    """What may be fetched for documents that wait for a worker, all together; 0: nothing before its turn."""
     file_roots: Paths = ()
     """Folders below which `file://` is allowed; none by default."""
     allow_private_addresses: bool = False
@@ -190,7 +192,7 @@ class Settings(Section):
     threads: Annotated[int, Field(ge=1, le=64)] = 1
     """Threads of one child's inference; times workers never exceeds the CPUs. Above 1 each child is spawned."""
     ahead: Annotated[int, Field(ge=0, le=64)] = 1
-    """Messages received before a worker is free, so that none idles while a result is stored."""
+    """Messages received before a worker is free: none idles while a result is stored, or the next document comes."""
     drain_s: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 8.0
     """How long documents in flight may go on after SIGTERM; then they are killed and their messages released."""
     allow_failpoints: bool = False

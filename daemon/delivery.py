@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
+from daemon.ahead import FetchAhead
 from daemon.attempt import DocumentEnded, Work
 from daemon.edges import Edges, Limits
 from daemon.errors import DocumentError
@@ -68,12 +69,15 @@ class Delivery:
 
     def _finish(self, held: InHand, document: Document, *, body: str) -> list[Letter]:
         """End one document in its turn; what is left to dead-letter when it can have no record of its own."""
-        turn, held.turn = held.turn or self._edges.turns.line_up(), None
-        with turn:
-            wait_for(turn, self._edges.memory.first(document), held, clock=self._edges.clock)
-            return self._take_on(held, document, turn, body=body)
+        edges = self._edges
+        ahead = FetchAhead(edges, held, document, fresh_s=self._limits.lease_s)
+        turn, held.turn = held.turn or edges.turns.line_up(), None
+        # The turn ends first: whoever comes next need not wait for a thread to leave.
+        with ahead, turn:
+            wait_for(turn, edges.memory.first(document), held, clock=edges.clock, meanwhile=ahead.begin)
+            return self._take_on(held, document, turn, ahead, body=body)
 
-    def _take_on(self, held: InHand, document: Document, turn: Turn, *, body: str) -> list[Letter]:
+    def _take_on(self, held: InHand, document: Document, turn: Turn, ahead: FetchAhead, *, body: str) -> list[Letter]:
         edges = self._edges
         try:
             claim = edges.ledger.claim(
@@ -101,6 +105,7 @@ class Delivery:
                     history=history,
                     body=body,
                     turn=turn,
+                    ahead=ahead,
                 )
                 with structlog.contextvars.bound_contextvars(document_id=document.id, attempt=attempt.number):
                     self._on_ended(work.carry_out(self._holder))

@@ -6,7 +6,6 @@ same contract suites.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,8 @@ from daemon.memory import Memory
 from daemon.model import Document, PageRecord
 from daemon.pulse import Pulse
 from daemon.queue import Queue
+from daemon.quota import Part, Quota
+from daemon.spool import Flag
 from daemon.store import Store
 from daemon.trust import Trust
 from daemon.turns import Turns
@@ -32,8 +33,8 @@ from daemon.turns import Turns
 class Source(Protocol):
     """Where bytes come from."""
 
-    def fetch(self, document: Document, *, cancelled: threading.Event) -> Fetched:
-        """The document's bytes, checked; raises `DocumentError` or `WorldError`."""
+    def fetch(self, document: Document, *, cancelled: Flag, part: Part | None = None) -> Fetched:
+        """The document's bytes, checked; raises `DocumentError` or `WorldError`, and with `part` like `Part.reach`."""
         ...
 
 
@@ -82,6 +83,8 @@ class Edges:
     turns: Turns = field(default_factory=lambda: Turns(Pool.of_shares(1_000)))
     #: How much a document asks for.
     memory: Memory = field(default_factory=lambda: Memory(Pool.of_shares(1_000)))
+    #: How much may be fetched before its turn; by default nothing.
+    quota: Quota = field(default_factory=Quota)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

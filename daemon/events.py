@@ -51,7 +51,9 @@ InfoEvent = Literal[
     "document.held_back",
     #: A child died of a limit that was lowered for a document beside it; the same is done again with a whole share.
     "child.squeezed",
-    #: The bytes are here: size, type, digest, seconds.
+    #: What was to be fetched before its turn is not used, which `reason` explains; the attempt fetches it.
+    "ahead.dropped",
+    #: The bytes are here: size, type, digest, seconds; `ahead`: begun before its turn, which waited `waited_s` for it.
     "document.fetched",
     #: A page is finished and kept; `debug` only.
     "page.finished",

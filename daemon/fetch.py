@@ -17,7 +17,8 @@ from daemon.errors import DocumentError
 from daemon.fetch_http import HttpSource, Resolve, resolve
 from daemon.fetch_s3 import S3Source
 from daemon.model import Cause, Document
-from daemon.spool import Budget, Fetched, Spool, sniff
+from daemon.quota import Part
+from daemon.spool import Budget, Fetched, Flag, Spool, sniff
 
 __all__ = ["Fetched", "Fetcher", "sniff"]
 
@@ -42,17 +43,18 @@ class Fetcher:
         self._http = HttpSource(settings, resolve=resolve)
         scratch.mkdir(parents=True, exist_ok=True)
 
-    def fetch(self, document: Document, *, cancelled: threading.Event | None = None) -> Fetched:
+    def fetch(self, document: Document, *, cancelled: Flag | None = None, part: Part | None = None) -> Fetched:
         """Fetch `document` within `fetch.timeout_s`; setting `cancelled` ends it within a second.
 
-        Raises `DocumentError(SOURCE_MISSING | SOURCE_REFUSED | TOO_LARGE | NOT_A_DOCUMENT)`, or
-        `WorldError(SOURCE_UNAVAILABLE | DISK_FULL | DRAINED)`.
+        `part` bounds what is fetched before its turn. Raises `DocumentError(SOURCE_MISSING | SOURCE_REFUSED |
+        TOO_LARGE | NOT_A_DOCUMENT)`, `WorldError(SOURCE_UNAVAILABLE | DISK_FULL | DRAINED)`, or like `Part.reach`.
         """
         budget = Budget(
             deadline=self._clock.monotonic() + self._settings.timeout_s,
             timeout_s=self._settings.timeout_s,
             clock=self._clock,
             cancelled=cancelled or threading.Event(),
+            part=part,
         )
         budget.left_s()
         with Spool(self._scratch, max_bytes=self._settings.max_bytes, budget=budget) as spool:

@@ -25,10 +25,17 @@ from daemon.turns import Turn
 log = structlog.get_logger()
 
 
-def wait_for(turn: Turn, ask: Ask, held: InHand, *, clock: Clock) -> float:
-    """Return when it is its turn and there is room, and after how many seconds. Raises like `raise_if_stopped`."""
+def wait_for(
+    turn: Turn, ask: Ask, held: InHand, *, clock: Clock, meanwhile: Callable[[], None] = lambda: None
+) -> float:
+    """Return when it is its turn and there is room, and after how many seconds. Raises like `raise_if_stopped`.
+
+    `meanwhile` is called once if there is anything to wait for; it must not wait itself.
+    """
     began = clock.monotonic()
     turn.ask(ask)
+    if not turn.called:
+        meanwhile()
     if not turn.wait(held.switch):
         raise_if_stopped(held)
     waited_s = clock.monotonic() - began

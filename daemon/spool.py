@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Protocol, Self
 
 from daemon.clock import Clock
 from daemon.errors import DocumentError, WorldError
 from daemon.model import Cause, MediaType
+from daemon.quota import Part
 
 #: What a type is recognised by; `%PDF-` may stand anywhere in it, as viewers accept.
 SNIFFED_BYTES = 1024
@@ -52,6 +52,14 @@ class Fetched:
     media_type: MediaType
 
 
+class Flag(Protocol):
+    """What says whether a fetch was cancelled; a `threading.Event` does."""
+
+    def is_set(self) -> bool:
+        """Whether it was; once, then for ever."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """How long one fetch may go on, and whether anyone still wants it."""
@@ -60,7 +68,9 @@ class Budget:
     deadline: float
     timeout_s: float
     clock: Clock
-    cancelled: threading.Event
+    cancelled: Flag
+    #: What bounds bytes whose turn has not come; None: they are an attempt's.
+    part: Part | None = None
 
     def left_s(self) -> float:
         """Seconds left, above 0. Raises `WorldError` when the deadline has passed or the fetch was cancelled."""
@@ -103,16 +113,23 @@ class Spool:
             return
 
     def expect(self, size_bytes: int | None) -> None:
-        """Refuse early what its sender calls too large. Raises `DocumentError(TOO_LARGE)`."""
+        """Refuse early what its sender calls too large. Raises `DocumentError(TOO_LARGE)`, or like `Part.reach`."""
         if size_bytes is not None and size_bytes > self._max_bytes:
             raise self._too_large(f"its sender says {size_bytes} bytes")
+        if size_bytes is not None and self.budget.part is not None:
+            self.budget.part.reach(size_bytes)
 
     def write(self, chunk: bytes) -> None:
-        """Take the next bytes. Raises `DocumentError(TOO_LARGE)`, or `WorldError` (disk full, deadline, cancelled)."""
+        """Take the next bytes.
+
+        Raises `DocumentError(TOO_LARGE)`, `WorldError` (disk full, deadline, cancelled), or like `Part.reach`.
+        """
         self.budget.left_s()
         self._size_bytes += len(chunk)
         if self._size_bytes > self._max_bytes:
             raise self._too_large("it goes on beyond that")
+        if self.budget.part is not None:
+            self.budget.part.reach(self._size_bytes)
         self._digest.update(chunk)
         if len(self._first) < SNIFFED_BYTES:
             self._first += chunk[: SNIFFED_BYTES - len(self._first)]

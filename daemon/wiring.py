@@ -35,6 +35,7 @@ from daemon.parent import Parent
 from daemon.proof import convert_canary
 from daemon.pulse import Pulse
 from daemon.queue import Queue
+from daemon.quota import Quota
 from daemon.sizing import Sizing
 from daemon.sqs import SqsQueue
 from daemon.store import Store
@@ -74,6 +75,15 @@ def pool_of(sizing: Sizing) -> Pool:
         share_bytes=sizing.memory_bytes_per_child,
         total_bytes=sizing.pool_bytes,
         most_bytes=sizing.most_bytes_per_child,
+    )
+
+
+def quota_of(settings: Settings, *, workers: int) -> Quota:
+    """What may be fetched ahead; each worker's own fetch, and all that its child may write, still fits the disk."""
+    return Quota(
+        settings.fetch.ahead_bytes,
+        folder=settings.state_dir,
+        keep_free_bytes=workers * (settings.fetch.max_bytes + settings.child.max_scratch_bytes),
     )
 
 
@@ -138,6 +148,7 @@ def assembled(
             pulse=pulse,
             turns=Turns(pool, note=held_back.notes(settings.state_dir, clock=clock, pid=os.getpid())),
             memory=Memory(pool),
+            quota=quota_of(settings, workers=sizing.workers),
             trust=_trust(settings, children, clock=clock, on_poisoned=on_poisoned),
         )
         stack.enter_context(studying(edges.memory, ledger))

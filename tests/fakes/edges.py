@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from daemon.children import ChildJob, ChildResult, Deadlines, KillSwitch
-from daemon.errors import BulkheadError
+from daemon.errors import BulkheadError, WorldError
 from daemon.fetch import Fetched
 from daemon.model import (
     OCR_MODES,
@@ -32,6 +32,8 @@ from daemon.model import (
     Stage,
 )
 from daemon.pack import Pack
+from daemon.quota import Part
+from daemon.spool import Flag
 
 
 def conversion(text: str = "hello") -> Conversion:
@@ -53,18 +55,68 @@ class ScriptedSource:
         #: What lies behind a URI, where it is not the URI itself.
         self.contents = {} if contents is None else contents
 
-    def fetch(self, document: Document, *, cancelled: threading.Event | None = None) -> Fetched:
+    def fetch(self, document: Document, *, cancelled: Flag | None = None, part: Part | None = None) -> Fetched:
         """See `daemon.fetch.Fetcher.fetch`."""
         del cancelled
         if document.uri in self.failures:
             raise self.failures[document.uri]
         content = b"%PDF-1.4 " + self.contents.get(document.uri, document.uri.encode())
+        if part is not None:
+            part.reach(len(content))
         return Fetched(
             file=io.BytesIO(content),
             size_bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
             media_type=MediaType.PDF,
         )
+
+
+class GatedSource(ScriptedSource):
+    """Keeps whoever asks for certain documents until it is let go or cancelled; knows every file that it gave."""
+
+    def __init__(self, *kept: str) -> None:
+        super().__init__()
+        self._changed = threading.Condition()
+        self._kept = set(kept)
+        #: Ids that were asked for, in order.
+        self.asked: list[str] = []
+        #: Ids whose fetch was cancelled.
+        self.cancelled: list[str] = []
+        self.files: list[BinaryIO] = []
+        #: What the first fetch of a document ends with.
+        self.first_failures: dict[str, Exception] = {}
+
+    def fetch(self, document: Document, *, cancelled: Flag | None = None, part: Part | None = None) -> Fetched:
+        """See `daemon.fetch.Fetcher.fetch`."""
+        with self._changed:
+            self.asked.append(document.id)
+            self._changed.notify_all()
+            while document.id in self._kept:
+                self._changed.wait(0.01)
+                if cancelled is not None and cancelled.is_set():
+                    self.cancelled.append(document.id)
+                    raise WorldError(Cause.DRAINED, "cancelled")
+        if (failure := self.first_failures.pop(document.id, None)) is not None:
+            raise failure
+        fetched = super().fetch(document, cancelled=cancelled, part=part)
+        self.files.append(fetched.file)
+        return fetched
+
+    def wait_for(self, *asked: str) -> None:
+        """Return when exactly these were asked for, in this order."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.asked == list(asked), 20.0), f"asked for: {self.asked}"
+
+    def keep(self, name: str) -> None:
+        """Whoever asks for this document waits from now on."""
+        with self._changed:
+            self._kept.add(name)
+
+    def let_go(self, name: str) -> None:
+        """Whoever asks for this document gets it."""
+        with self._changed:
+            self._kept.discard(name)
+            self._changed.notify_all()
 
 
 @dataclass
@@ -208,4 +260,4 @@ class _Counted:
         return lambda *args, **kwargs: self._countdown.call(f"{self._name}.{attribute}", value, *args, **kwargs)
 
 
-__all__ = ["Countdown", "DiedError", "ScriptedConverter", "ScriptedSource", "conversion", "replace"]
+__all__ = ["Countdown", "DiedError", "GatedSource", "ScriptedConverter", "ScriptedSource", "conversion", "replace"]

@@ -251,7 +251,7 @@ def test_a_document_that_comes_back_asks_for_more_before_its_mark() -> None:
 
 
 def test_what_waits_is_not_fetched() -> None:
-    """However large it is: what is ahead takes no room in the scratch folder."""
+    """Where nothing may be fetched ahead, what is ahead takes no room in the scratch folder."""
     hall = Hall()
     bench = Bench(workers=1, ahead=2, converter=ScriptedConverter(on_run=hall.hold))
     bench.send("a", "b", "c")

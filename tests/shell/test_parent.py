@@ -20,7 +20,7 @@ from daemon.children import ChildJob, KillSwitch
 from daemon.clock import SystemClock
 from daemon.decide import Rules
 from daemon.delivery import Delivery
-from daemon.edges import Edges, Limits
+from daemon.edges import Edges, Limits, Source
 from daemon.errors import LeaseLostError, ResourceError, WorldError
 from daemon.heartbeat import Heartbeat
 from daemon.inbox import SlotFreed
@@ -28,6 +28,7 @@ from daemon.memory import Memory
 from daemon.model import Attempt, Cause, Holder, Message, Outcome, ResultStatus
 from daemon.parent import Parent
 from daemon.queue_local import LocalQueue
+from daemon.quota import Quota
 from daemon.trust import Trust
 from daemon.turns import Turns
 from tests.fakes.checkpoints import MemoryCheckpoints
@@ -51,7 +52,10 @@ class Bench:
     queue: LocalQueue = field(default_factory=lambda: LocalQueue(clock=SystemClock(), wait_s=0.2))
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     store: MemoryStore = field(default_factory=MemoryStore)
+    source: Source = field(default_factory=ScriptedSource)
     converter: ScriptedConverter = field(default_factory=ScriptedConverter)
+    #: What may be fetched before its turn.
+    quota: Quota = field(default_factory=Quota)
     trust: Trust = field(default_factory=Trust)
     ended: list[DocumentEnded] = field(default_factory=list)
     released: list[Cause] = field(default_factory=list)
@@ -65,7 +69,7 @@ class Bench:
         self.edges = edges = Edges(
             queue=self.queue,
             ledger=self.ledger,
-            source=ScriptedSource(),
+            source=self.source,
             converter=self.converter,
             store=self.store,
             checkpoints=MemoryCheckpoints(),
@@ -76,6 +80,7 @@ class Bench:
             trust=self.trust,
             turns=Turns(self.pool),
             memory=Memory(self.pool),
+            quota=self.quota,
         )
         holder = Holder(host="here", boot_id="boot", invocation="now", pid=1)
         limits = Limits(
