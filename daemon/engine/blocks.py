@@ -16,7 +16,7 @@ from docling.datamodel.base_models import Cluster
 from docling_core.types.doc import BoundingBox, DocItemLabel
 from docling_core.types.doc.page import PdfTextCell, TextCell
 
-from daemon.engine import glyphs, headings
+from daemon.engine import glyphs, headings, picture_text
 from daemon.engine.listings import is_code, rows
 from daemon.engine.regions import union
 
@@ -43,16 +43,11 @@ _TABLES = frozenset({DocItemLabel.TABLE, DocItemLabel.DOCUMENT_INDEX})
 #: Their cells are those of the clusters within them.
 _OTHERS_OWN = _TABLES | {DocItemLabel.PICTURE, DocItemLabel.FORM, DocItemLabel.KEY_VALUE_REGION}
 _PROSE = frozenset({DocItemLabel.TEXT})
-_NUMBERED_CAPTION = re.compile(
-    r"^[\[(<]?\s*(?:Table|Tab\.|Figure|Fig\.|Tabelle|Abbildung|Abb\.|Tableau|Tabla|Tabella|Figura|Figur|Tabell|표|그림|図|表|图)"
-    r"\s*\d+",
-    re.IGNORECASE,
-)
 
 
 def refine(clusters: Sequence[Cluster]) -> list[Cluster]:
     """The clusters of one page, mended; new ones have ids above all others."""
-    clusters = give_to_tables(clusters)
+    clusters = picture_text.settle(give_to_tables(clusters))
     _name_bullets(clusters)
     _name_paragraphs(clusters)
     first = max((c.id for c in _with_children(clusters)), default=-1) + 1
@@ -114,7 +109,7 @@ def _relabel(cluster: Cluster) -> None:
     if cluster.label is DocItemLabel.PAGE_FOOTER and _EQUATION.search(text):
         # Docling would leave a formula's own text out.
         cluster.label = DocItemLabel.TEXT
-    if cluster.label is DocItemLabel.SECTION_HEADER and _NUMBERED_CAPTION.match(text):
+    if cluster.label is DocItemLabel.SECTION_HEADER and picture_text.NUMBERED_CAPTION.match(text):
         cluster.label = DocItemLabel.CAPTION
 
 

@@ -15,7 +15,7 @@ from daemon.engine.pages import Line
 #: A picture of whose area text lines cover more than this is text with something around it.
 _TEXT_IN_PICTURE = 0.15
 #: Fewer characters are a label or a logo.
-_LEAST_TEXT = 20
+LEAST_TEXT = 20
 #: A line of so many characters is prose, and no label.
 _PROSE = 25
 #: What Docling's Markdown leaves out.
@@ -136,7 +136,7 @@ def _mostly_within(inner: BoundingBox, outer: BoundingBox) -> bool:
 
 def _is_text(box: BoundingBox, lines: Sequence[Line]) -> bool:
     inside = [line for line in lines if _mostly_within(line.box, box)]
-    if sum(len(line.text) for line in inside) < _LEAST_TEXT:
+    if sum(len(line.text) for line in inside) < LEAST_TEXT:
         return False
     return covered_share(box, (line.box for line in inside)) >= _TEXT_IN_PICTURE
 
