@@ -44,6 +44,8 @@ class Result:
     blobs: dict[int, bytes]
     threads: int
     peak_rss_kib: int
+    #: Of the memory that was left free on purpose; 0 when none was.
+    given_back_kib: int = 0
     elapsed_s: list[float] = field(default_factory=list)
 
     @property
@@ -74,12 +76,14 @@ class Worker:
         finished: Mapping[int, bytes] | None = None,
         broken: Sequence[str] = (),
         times: int = 1,
+        litter: str | None = None,
     ) -> Result:
-        """Convert one document in a fork; `plan` holds the fields of a Plan, modes by name."""
+        """Convert one document in a fork; `plan` holds the fields of a Plan, modes by name; see `worker.py`."""
         job: dict[str, Any] = {"path": str(path), "media_type": MEDIA_TYPES[path.suffix], "times": times}
         job["plan"] = plan or {}
         job["finished"] = {page: base64.b64encode(blob).decode() for page, blob in (finished or {}).items()}
         job["break"] = list(broken)
+        job["litter"] = litter
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
@@ -97,6 +101,7 @@ class Worker:
             blobs={int(page): base64.b64decode(blob) for page, blob in answer["blobs"].items()},
             threads=answer["threads"],
             peak_rss_kib=answer["peak_rss_kib"],
+            given_back_kib=answer.get("given_back_kib") or 0,
             elapsed_s=answer.get("elapsed_s", []),
         )
 

@@ -1,12 +1,15 @@
 """A process that loads the engine once and converts each document in a fork of itself, as production does.
 
 Reads one JSON job per line, writes one JSON result per line; the first line says which threads it has. A job
-may break a part of the engine in its fork: `{"break": ["layout:2"]}` makes the layout of page 2 raise.
+may break a part of the engine in its fork: `{"break": ["layout:2"]}` makes the layout of page 2 raise. It may leave
+free memory behind: `{"litter": "done"}` does when the first page is done, and the result says how much of it was
+given back to the kernel before the next event.
 """
 
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import os
 import resource
@@ -15,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.engine import runtime
 from daemon.engine.pipeline import DoclingEngine, load
 from daemon.errors import DocumentError
@@ -42,6 +45,52 @@ class Recorder:
         """Keep it."""
         self.records.append(record)
         self.stages.append(("done", record.page))
+
+
+class Litterer(Recorder):
+    """Leaves memory that is free and still the process's at the first event of a name, and looks at it at the next."""
+
+    #: Pieces too small for the kernel to be asked for each.
+    PIECES, PIECE_BYTES = 100_000, 1_000
+
+    def __init__(self, event: str) -> None:
+        super().__init__()
+        self._event = event
+        self._resident_kib: int | None = None
+        self.given_back_kib: int | None = None
+
+    def stage(self, stage: Stage, page: int | None = None) -> None:
+        """See Recorder."""
+        super().stage(stage, page)
+        self._heard(stage.value)
+
+    def page_done(self, record: PageRecord) -> None:
+        """See Recorder."""
+        super().page_done(record)
+        self._heard("done")
+
+    def _heard(self, event: str) -> None:
+        if self._resident_kib is None:
+            if event == self._event:
+                self._litter()
+                self._resident_kib = resident_kib()
+        elif self.given_back_kib is None:
+            self.given_back_kib = self._resident_kib - resident_kib()
+
+    def _litter(self) -> None:
+        heap = ctypes.CDLL(None)
+        heap.malloc.restype, heap.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        pieces = [heap.malloc(ctypes.c_size_t(self.PIECE_BYTES)) for _ in range(self.PIECES)]
+        for piece in pieces:
+            ctypes.memset(piece, 1, self.PIECE_BYTES)
+        # The last one is kept: without anything in use above it, the C library gives it all back by itself.
+        for piece in pieces[:-1]:
+            heap.free(piece)
+
+
+def resident_kib() -> int:
+    """Memory that this process has in RAM now."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize() // 1024
 
 
 def plan_of(job: dict[str, Any]) -> Plan:
@@ -88,7 +137,8 @@ def sabotage(engine: DoclingEngine, what: str) -> None:
 
 def convert(engine: DoclingEngine, job: dict[str, Any]) -> dict[str, Any]:
     """One job's result."""
-    recorder = Recorder()
+    litterer = Litterer(job["litter"]) if job.get("litter") else None
+    recorder = litterer or Recorder()
     for part in job.get("break", ()):
         sabotage(engine, part)
     data = Path(job["path"]).read_bytes()
@@ -119,6 +169,8 @@ def convert(engine: DoclingEngine, job: dict[str, Any]) -> dict[str, Any]:
                 "elapsed_s": elapsed,
             }
     result |= {"stages": recorder.stages, "opened": recorder.pages, "threads": len(runtime.thread_names())}
+    if litterer is not None:
+        result["given_back_kib"] = litterer.given_back_kib
     result["blobs"] = {str(r.page): base64.b64encode(r.blob).decode() for r in recorder.records}
     return result | {"peak_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
 
