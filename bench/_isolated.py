@@ -20,8 +20,9 @@ from bench._measure import Cost, Doc
 from daemon.attempt import DocumentEnded
 from daemon.children import ChildJob, Children, Deadlines, KillSwitch
 from daemon.clock import SystemClock
-from daemon.config import ChildSettings, FetchSettings, Settings, StoreSettings
-from daemon.convert import describe
+from daemon.config import FetchSettings, Settings, StoreSettings
+from daemon.config_engine import ChildSettings
+from daemon.convert_inputs import describe
 from daemon.errors import WorldError
 from daemon.model import Message, Options, Plan, ResultStatus
 from daemon.queue_local import LocalQueue

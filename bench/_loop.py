@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from bench._measure import Cost, Doc, kills_at
 from daemon import sandbox
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.failpoints import Action, Failpoint, Point
 from daemon.faults import fire
 from daemon.model import MediaType, PageRecord, Plan, Stage

@@ -30,7 +30,7 @@ from bench import _fidelity_pages, _fidelity_scores
 from bench._fidelity_facts import Fact, checkable, share
 from bench._fidelity_scores import Scores, floor, mean, score
 from bench._loop import convert, load_engine
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.model import MediaType
 
 #: Pixels per point of a page shown to a person.

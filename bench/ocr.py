@@ -35,7 +35,7 @@ from bench._measure import in_turn, machine, prepared
 from bench._ocr_figures import Run
 from daemon import samples, sandbox
 from daemon.clock import SystemClock
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.model import MediaType, PageRecord, Plan, Stage
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from bench._fidelity_scores import score
 from bench._loop import convert, load_engine
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.model import MediaType
 
 #: The target for printed text.

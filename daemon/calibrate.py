@@ -23,7 +23,7 @@ from daemon.calibration_choice import Choice, choose
 from daemon.calibration_report import Row, fragment, rows
 from daemon.clock import Clock, SystemClock
 from daemon.config import Settings
-from daemon.convert import Input, describe, gather
+from daemon.convert_inputs import Input, describe, gather
 from daemon.errors import ConfigurationError, OperatorError
 from daemon.model import Options
 from daemon.sizing import for_children_bytes

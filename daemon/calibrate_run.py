@@ -21,7 +21,7 @@ from daemon.attempt import DocumentEnded
 from daemon.calibration import Run, Turn
 from daemon.clock import Clock
 from daemon.config import Settings, StoreSettings
-from daemon.convert import Input
+from daemon.convert_inputs import Input
 from daemon.errors import OperatorError, WorldError
 from daemon.model import Cause, Message, ResultStatus
 from daemon.parent import Parent

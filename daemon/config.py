@@ -17,17 +17,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from daemon import config_sources as sources
+from daemon.config_engine import ChildSettings, EngineSettings
+from daemon.config_queue import QueueSettings, RetrySettings
 from daemon.config_recovery import HostSettings, MetricsSettings, NoticesSettings, SentrySettings, SweepSettings
 from daemon.config_section import Section
 from daemon.config_values import (
     BucketUrl,
     Bytes,
     Endpoint,
-    MemoryLimit,
-    Names,
     OptionalText,
     Paths,
-    QueueUrl,
     Seconds,
     StoreUrl,
 )
@@ -37,30 +36,6 @@ from daemon.errors import ConfigurationError
 DEFAULT_FILE = Path("/etc/bulkhead/bulkhead.toml")
 #: Settings whose value is a credential.
 SECRETS = frozenset({("sentry", "dsn")})
-
-
-class QueueSettings(Section):
-    """Where messages come from and dead letters go."""
-
-    url: QueueUrl = ""
-    """URL of the SQS queue. Required by `run` and `submit`."""
-    dead_letter_url: QueueUrl = ""
-    """URL of the dead-letter queue. Required by `run`."""
-    region: OptionalText = None
-    """AWS region of the queues; the SDK's own choice when unset."""
-    endpoint_url: Endpoint = None
-    """Another SQS endpoint, for instance an emulator on loopback."""
-    wait_s: Annotated[int, Field(ge=0, le=20)] = 20
-    """Long polling; SQS allows 20 s at most."""
-    visibility_s: Annotated[int, Field(ge=10, le=43_200)] = 60
-    """How long a message stays hidden after each heartbeat; a dead daemon's message returns within this."""
-    retry_for_s: Seconds = 60.0
-    """How long one call is retried, with jitter, before the world is called unavailable."""
-
-    @property
-    def heartbeat_s(self) -> float:
-        """Interval of heartbeats: a third of the visibility, so that two may fail."""
-        return self.visibility_s / 3
 
 
 class StoreSettings(Section):
@@ -106,71 +81,6 @@ class FetchSettings(Section):
     """Let `https://` sources be on private, loopback and link-local addresses."""
     allow_http: bool = False
     """Let sources be plain `http://`."""
-
-
-class ChildSettings(Section):
-    """The processes that open documents."""
-
-    start: Literal["zygote", "spawn"] = "zygote"
-    """`zygote`: forked from one warm process; `spawn`: a fresh interpreter each, seconds slower."""
-    document_timeout_s: Seconds = 900.0
-    """Deadline of one document's conversion, all its children together; then SIGKILL and the dead-letter queue."""
-    document_timeout_per_page_s: Annotated[float, Field(ge=0, le=3600)] = 15.0
-    """Added to the deadline for each page of the document."""
-    longest_document_timeout_s: Seconds = 14_400.0
-    """The deadline never grows beyond this."""
-    stall_s: Seconds = 120.0
-    """Without a sign of life from one page and stage for so long, the child is killed; a warning comes at half."""
-    pages_per_child: Annotated[int, Field(ge=1, le=100_000)] = 40
-    """Pages that one child converts before a fresh one goes on; bounds a child's memory in long documents."""
-    sandbox: Literal["auto", "required", "off"] = "auto"
-    """`auto`: what the kernel has keeps a child from files, sockets and processes; `required`: or no start; `off`."""
-    start_timeout_s: Seconds = 60.0
-    """Deadline for the zygote to be warm, and for a spawned child to say hello."""
-    linger_s: Seconds = 5.0
-    """How long a child may take to leave after its result."""
-    memory_bytes: MemoryLimit = None
-    """Highest limit of one child; unset: what there is, less a reserve, over the workers; more after a death of it."""
-    max_output_bytes: Bytes = 512 * 2**20
-    """Sum of all frames that one child may send."""
-    max_stderr_bytes: Bytes = 64 * 2**10
-    """How much of a child's stdout and stderr is kept; the rest is counted and dropped."""
-    max_scratch_bytes: Bytes = 2 * 2**30
-    """How much a child's scratch folder may hold; also its largest file."""
-
-
-class EngineSettings(Section):
-    """What a child converts with; checked at start, written into every manifest."""
-
-    ocr_backend: Literal["rapidocr-onnxruntime"] = "rapidocr-onnxruntime"
-    """The declared OCR engine; a start is refused when the installed one is another."""
-    languages: Names = ("zh", "en")
-    """Languages that OCR must be able to read; a start is refused when the models cannot."""
-    max_pages: Annotated[int, Field(gt=0)] = 5_000
-    """A document with more pages (or frames) is dead-lettered as `too_large`."""
-    page_budget_px: Annotated[int, Field(ge=100_000)] = 4_000_000
-    """Most pixels of a page's picture for layout and OCR, whatever the page's size on paper."""
-    image_budget_px: Annotated[int, Field(ge=1_000_000)] = 64_000_000
-    """Most pixels of an image document's frame as it is decoded; a larger one is scaled while decoding or refused."""
-    preview_budget_px: Annotated[int, Field(ge=100)] = 800
-    """Long edge at which the first page is rendered for `preview.webp`."""
-
-
-class RetrySettings(Section):
-    """When a document is given up."""
-
-    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """Counted attempts of one document, over all hosts; then the dead-letter queue."""
-    max_page_crashes: Annotated[int, Field(ge=1, le=1_000)] = 12
-    """Failures of single pages before the rest of the document goes without OCR; after as many again it is given up."""
-    partial: Literal["deliver", "dead_letter"] = "deliver"
-    """What becomes of a document with lost pages: published as `partial`, or sent to the dead-letter queue."""
-    max_reclaims: Annotated[int, Field(ge=0, le=100)] = 3
-    """How often a sweep sends a given-up document back to the queue, all hosts together; then it is parked."""
-    reclaim_delay_s: Annotated[float, Field(ge=0, le=900)] = 60.0
-    """How long a reclaimed document waits in the queue; four times as long each next time, up to 15 min."""
-    release_delay_s: Annotated[float, Field(ge=0, le=43_200)] = 30.0
-    """How long a released message stays hidden after the first world's failure; doubled each time, up to 15 min."""
 
 
 class LogSettings(Section):

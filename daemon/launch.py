@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from daemon import sandbox
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.processes import await_end, end_marked
 from daemon.sandbox_parts import Mode
 

@@ -15,7 +15,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from daemon import sandbox
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.engine.api import Engine, Factory
 from daemon.errors import EngineError
 from daemon.sandbox_parts import Mode

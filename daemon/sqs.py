@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from daemon import queue_findings
 from daemon.clock import Clock
-from daemon.config import QueueSettings, Settings
+from daemon.config import Settings
+from daemon.config_queue import QueueSettings
 from daemon.dead_letters import parcel, unpacked
 from daemon.errors import ConfigurationError, ResourceError
 from daemon.model import Message

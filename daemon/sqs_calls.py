@@ -28,7 +28,7 @@ from tenacity import (
 from tenacity.nap import sleep_using_event
 
 from daemon.aws_errors import FIRST_CALL_ERRORS, code_of, insist_on_whole_answers, is_credentials, is_transient
-from daemon.config import QueueSettings
+from daemon.config_queue import QueueSettings
 from daemon.errors import ConfigurationError, LeaseLostError, ResourceError, WorldError
 from daemon.model import Cause
 

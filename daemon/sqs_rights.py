@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from daemon.clock import Clock
-from daemon.config import QueueSettings
+from daemon.config_queue import QueueSettings
 from daemon.errors import LeaseLostError
 from daemon.sqs_calls import Calls, QueueDeniedError
 

@@ -3,7 +3,7 @@
 Shell: the processes of `launch.py` joined with the table of `lifecycle.py`. One poll over the child's frames, its
 output, its end and the switch; no thread per child. What is seen becomes an event; the table says what
 to do. Everything is read before the end is believed, and an end is always awaited. Nothing is decided here:
-`classify.py` concludes from the Life that comes out.
+`classify.py` concludes from the Life that comes out, which `child_life.py` puts together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from daemon import classify, frames, lifecycle, wire
+from daemon import child_life, classify, frames, lifecycle, wire
 from daemon.bounds import Bounds, Silence
 from daemon.cgroup import Group
 from daemon.clock import Clock
@@ -52,7 +52,6 @@ class Watch:
         self._handle = handle
         self._ends = ends
         self._job = job
-        self._plan = job.plan.plan()
         self._bounds = bounds
         self.group = group
         self._log = log.bind(document_id=job.document_id, child=job.child)
@@ -60,7 +59,7 @@ class Watch:
         self._switch = switch
         self._on_page = on_page
         self._decoder = wire.Decoder(max_total_bytes=bounds.max_output_bytes)
-        self._report = Report(self._plan, max_pages=bounds.max_pages)
+        self._report = Report(job.plan.plan(), max_pages=bounds.max_pages)
         self._silence = Silence(bounds.stall_s)
         self._phase = Phase.STARTING
         self._met = False
@@ -271,32 +270,20 @@ class Watch:
         return max(0.0, until - self._clock.monotonic()) * 1000 + 1
 
     def _life(self) -> classify.Life:
-        failure, report, ended = self._report.failure, self._report, self._ended
-        return classify.Life(
-            child=self._job.child,
-            plan=self._plan,
-            exit=None if ended is None else classify.exit_of(ended.wait_status),
+        return child_life.seen(
+            self._job,
+            self._report,
+            self._ended,
+            self._ends,
             kill=self._kill,
             supervisor_gone=self._abandoned,
             met=self._met,
-            converted=report.conversion is not None,
-            left=report.left,
-            claim=None if failure is None else (failure.cause, failure.detail),
             breach=self._breach,
-            stage=report.stage,
-            page=report.page,
-            pages_done=len(report.done),
-            pages=report.pages,
             elapsed_s=self._clock.monotonic() - self._started,
-            peak_rss_bytes=max(self.sampler.peak_rss_bytes, 0 if ended is None else ended.max_rss_bytes),
-            memory_limit_bytes=self._bounds.memory_bytes,
-            oom_kills=self.group.oom_kills(),
-            scratch_bytes=self.sampler.scratch_bytes,
-            max_scratch_bytes=self._bounds.max_scratch_bytes,
-            timeout_s=self._bounds.deadlines.allowed_s(report.pages),
             silent_s=self._silent_s,
-            silent_cpu_s=self._silence.cpu_s,
-            linger_s=self._bounds.linger_s,
-            traceback=self._ends.traceback(),
-            stderr_tail=self.output.tail(),
+            silence=self._silence,
+            sampler=self.sampler,
+            group=self.group,
+            output=self.output,
+            bounds=self._bounds,
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from daemon.model import Conversion, MediaType, PageRecord, Plan, Stage
 
 if TYPE_CHECKING:
-    from daemon.config import EngineSettings
+    from daemon.config_engine import EngineSettings
 
 #: The engine that production runs.
 DEFAULT_FACTORY = "daemon.engine.pipeline:load"

@@ -12,7 +12,7 @@ import importlib.metadata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.errors import EngineError
 
 #: Packages that take part in a conversion; the exact version where our code leans on it.

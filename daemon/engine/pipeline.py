@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from daemon.clock import SystemClock
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.engine import runtime
 from daemon.engine.api import Progress
 from daemon.errors import EngineError

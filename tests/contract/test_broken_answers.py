@@ -17,7 +17,8 @@ import pytest
 
 from daemon.checkpoints_s3 import open_checkpoints
 from daemon.clock import SystemClock
-from daemon.config import LedgerSettings, QueueSettings, StoreSettings
+from daemon.config import LedgerSettings, StoreSettings
+from daemon.config_queue import QueueSettings
 from daemon.dynamodb_calls import Calls
 from daemon.errors import WorldError
 from daemon.model import Message

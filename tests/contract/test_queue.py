@@ -11,7 +11,8 @@ from typing import Any
 import boto3
 import pytest
 
-from daemon.config import QueueSettings, Settings
+from daemon.config import Settings
+from daemon.config_queue import QueueSettings
 from daemon.errors import LeaseLostError, ResourceError
 from daemon.model import Cause, Message
 from daemon.queue import DeadLetter

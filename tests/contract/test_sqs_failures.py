@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from daemon.config import QueueSettings
+from daemon.config_queue import QueueSettings
 from daemon.errors import ConfigurationError, LeaseLostError, ResourceError, WorldError
 from daemon.heartbeat import Heartbeat, InHand
 from daemon.killswitch import KillSwitch

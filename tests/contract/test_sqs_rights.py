@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemon.config import QueueSettings
+from daemon.config_queue import QueueSettings
 from daemon.sqs_rights import Rights
 from tests.fakes.clock import FakeClock
 from tests.fakes.sqs_stage import Stage

@@ -20,7 +20,8 @@ from daemon.cgroup_find import find
 from daemon.cgroup_tree import Tree, pids
 from daemon.children import ChildJob, Children, Deadlines, KillSwitch
 from daemon.clock import SystemClock
-from daemon.config import ChildSettings, Settings
+from daemon.config import Settings
+from daemon.config_engine import ChildSettings
 from daemon.model import MediaType, Plan
 
 MEMORY_BYTES = 128 * 2**20

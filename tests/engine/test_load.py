@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.engine import manifest
 from daemon.errors import EngineError
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engine
 
-LOAD = "from daemon.config import EngineSettings as S; from daemon.engine.pipeline import load; load(S({}), threads=1)"
+LOAD = (
+    "from daemon.config_engine import EngineSettings as S; "
+    "from daemon.engine.pipeline import load; load(S({}), threads=1)"
+)
 
 
 def refusal(code: str, environment: Mapping[str, str] | None = None) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fake_engine import FakeEngine  # type: ignore[import-not-found]  # beside this file where it is used
 
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.engine.api import Progress
 from daemon.errors import EngineError
 from daemon.model import Conversion, MediaType, Plan, Stage

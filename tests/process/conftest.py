@@ -17,7 +17,8 @@ import pytest
 from daemon import pack, sandbox
 from daemon.children import ChildJob, Children, ChildResult, Deadlines, KillSwitch
 from daemon.clock import SystemClock
-from daemon.config import ChildSettings, Settings
+from daemon.config import Settings
+from daemon.config_engine import ChildSettings
 from daemon.model import MediaType, PageMode, PageRecord, Plan
 
 HERE = str(Path(__file__).parent)

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from daemon.config import EngineSettings
+from daemon.config_engine import EngineSettings
 from daemon.engine.api import Progress
 from daemon.errors import DocumentError, EngineError
 from daemon.model import OCR_MODES, Cause, Conversion, MediaType, PageRecord, PageReport, PageState, Plan, Stage

@@ -12,7 +12,8 @@ import structlog
 from daemon import host
 from daemon.attempt import DocumentEnded
 from daemon.clock import SystemClock
-from daemon.config import ChildSettings, FetchSettings, Settings
+from daemon.config import FetchSettings, Settings
+from daemon.config_engine import ChildSettings
 from daemon.config_recovery import HostSettings
 from daemon.model import ResultStatus
 from daemon.queue_local import LocalQueue

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from daemon.clock import SystemClock
-from daemon.config import QueueSettings
+from daemon.config_queue import QueueSettings
 from daemon.emulator import Emulated
 from daemon.errors import ExitStatus
 from daemon.ledger_sqlite import SqliteLedger

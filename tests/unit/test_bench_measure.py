@@ -14,7 +14,7 @@ from bench import _batches, _pss, _ways, overhead, throughput
 from bench._batches import Batch, Set
 from bench._measure import Cost, Doc, Run, docs, in_turn, kills_at, median, prepared, spread
 from daemon.children import ChildJob, ChildResult
-from daemon.convert import describe
+from daemon.convert_inputs import describe
 from daemon.errors import EngineError
 from daemon.failpoints import Action, Point, parse
 from daemon.model import MediaType, Options, PageRecord, PageReport, PageState

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from daemon.config import ChildSettings, QueueSettings, RetrySettings, Settings
+from daemon.config import Settings
+from daemon.config_engine import ChildSettings
+from daemon.config_queue import QueueSettings, RetrySettings
 from daemon.queue_findings import findings
 
 DAY_S = 86_400
