@@ -18,6 +18,8 @@ _TEXT_IN_PICTURE = 0.15
 LEAST_TEXT = 20
 #: A line of so many characters is prose, and no label.
 _PROSE = 25
+#: Strips of one image are no farther apart, and their ends no farther out of line.
+_SEAM_PT = 1.0
 #: What Docling's Markdown leaves out.
 _FURNITURE = frozenset({DocItemLabel.PAGE_HEADER, DocItemLabel.PAGE_FOOTER})
 
@@ -59,18 +61,25 @@ def merge_clusters(clusters: Sequence[Cluster]) -> list[Cluster]:
 
 
 def disjoint(boxes: Sequence[BoundingBox]) -> list[BoundingBox]:
-    """Boxes that overlap are joined until none does."""
+    """Images that overlap, or are strips of one, are joined until none does: a figure is often saved in strips."""
     pending = list(boxes)
     result: list[BoundingBox] = []
     while pending:
         box = pending.pop()
-        touching = [other for other in result if box.overlaps(other)]
+        touching = [other for other in result if box.overlaps(other) or _are_strips(box, other)]
         if touching:
             result = [other for other in result if other not in touching]
             pending.append(union([box, *touching]))
         else:
             result.append(box)
     return sorted(result, key=lambda b: (b.t, b.l))
+
+
+def _are_strips(a: BoundingBox, b: BoundingBox) -> bool:
+    """Whether two boxes meet along a whole side of both."""
+    below = max(abs(a.l - b.l), abs(a.r - b.r), max(a.t, b.t) - min(a.b, b.b))
+    beside = max(abs(a.t - b.t), abs(a.b - b.b), max(a.l, b.l) - min(a.r, b.r))
+    return bool(min(below, beside) <= _SEAM_PT)
 
 
 def free_text_from_pictures(clusters: Sequence[Cluster], lines: Sequence[Line], *, alone: bool) -> list[Cluster]:

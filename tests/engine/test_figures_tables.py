@@ -148,6 +148,26 @@ def test_an_image_on_a_page_of_text_is_a_picture(engine: dict[str, Any], image: 
     assert found == [("text", BODY), *[("picture", image)] * expected]
 
 
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ((50, 300.5, 350, 400), 1),
+        ((350, 200, 550, 300), 1),
+        ((50, 303, 350, 400), 2),
+        ((50, 300, 300, 400), 2),
+        ((60, 300.5, 350, 400), 2),
+        ((60, 300.5, 360, 400), 2),
+        ((360, 200, 560, 300), 2),
+    ],
+    ids=["below", "beside", "apart", "shorter", "shorter at the left", "out of line", "apart beside"],
+)
+def test_strips_of_one_image_are_one_picture(engine: dict[str, Any], second: Place, expected: int) -> None:
+    """A figure that is saved in strips was several pictures, and a letter at a seam was read twice or not at all."""
+    body = cluster(engine, "text", [line(engine, "words", BODY)])
+    found = figured(engine, [body], images=[(50, 200, 350, 300), second])
+    assert [label for label, _ in found] == ["text", *["picture"] * expected]
+
+
 def test_an_image_that_has_a_region_gets_no_second_one(engine: dict[str, Any]) -> None:
     """Each figure once."""
     region = cluster(engine, "picture", [line(engine, "label", (60, 210, 100, 220))])
