@@ -9,6 +9,8 @@ STAMP := $(VENV)/.made-from-lock
 # Ansible's environment: what a controller needs must not meet what the daemon is locked to.
 ANSIBLE_VENV := .venv-ansible
 ANSIBLE_STAMP := $(ANSIBLE_VENV)/.made-from-lock
+# So many tests at a time; each loads engines of its own (500 MB), and a file stays together with its fixtures.
+TEST_JOBS ?= 2
 FAST_TESTS := $(wildcard tests/unit tests/shell tests/contract)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -47,7 +49,7 @@ check: lint ## the fast gate: lint, types, import contracts, unit, contract and 
 	$(BIN)/pytest -q -m 'not corpus and not engine and not process and not aws' $(FAST_TESTS)
 
 test: lint ## everything: the gates of `check` and all tests, with real children and the real engine
-	$(BIN)/pytest -m 'not deploy'
+	$(BIN)/pytest -m 'not deploy' -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 # It says so when it did not run: nobody may take a deployment for tested that was not.
 test-deploy: $(STAMP) ## the deployment, on a real systemd booted in a container; needs root, systemd-container, debootstrap
