@@ -40,6 +40,8 @@ LEAST_LINE_PX = 96
 #: A longer line is read in pieces: the network takes 70 MB for 2,000 px of width and 510 MB for 16,000. A line of
 #: 10 pt across a letter page has 2,000.
 LONGEST_LINE_PX = 4096
+#: Ruling lines are searched at 144 dots per inch: a hairline is a third of a pixel there.
+RULES_SCALE = 2.0
 #: Long edge of the picture on which ink is searched.
 INK_EDGE_PX = 400
 #: The preview's frame.

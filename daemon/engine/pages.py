@@ -27,6 +27,7 @@ from docling_core.types.doc.page import (
 from PIL import Image
 
 from daemon.engine.budget import Budget, within_edge
+from daemon.engine.rules import Rules
 from daemon.engine.wording import clean
 
 #: PDF rendering modes that leave no ink.
@@ -50,7 +51,7 @@ class Line:
 
 @dataclass(slots=True, kw_only=True)
 class Grid:
-    """Rules of one table: rows and columns lie between consecutive values, in points of the page."""
+    """Boundaries of one table: rows and columns lie between consecutive values, in points of the page."""
 
     rows: list[float]
     columns: list[float]
@@ -58,6 +59,8 @@ class Grid:
     cells: list[tuple[int, int, int, int]]
     #: The page's words in and around it, as MuPDF reads them: (text, box).
     words: list[tuple[str, BoundingBox]] = field(default_factory=list)
+    #: What is drawn in and around it.
+    rules: Rules = field(default_factory=Rules)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +95,8 @@ class SourcePage(PdfPageBackend):  # type: ignore[misc]
         self.unread: list[BoundingBox] = []
         #: By cluster id.
         self.grids: dict[int, Grid] = {}
+        #: What is drawn on the page, in the frame of `lines`; None before anyone looked.
+        self.rules: Rules | None = None
         self._segmented: SegmentedPdfPage | None = None
 
     @property
@@ -113,6 +118,10 @@ class SourcePage(PdfPageBackend):  # type: ignore[misc]
     @abstractmethod
     def read_text(self) -> SegmentedPdfPage:
         """Parse the page's own text layer; a page without one yields an empty segmented page."""
+
+    def shapes(self) -> Any:
+        """What the page draws, as docling-parse's decoder has it in this page's frame; None where nothing does."""
+        return None
 
     def get_segmented_page(self) -> SegmentedPdfPage:
         """The text layer, parsed once, its text cleaned."""

@@ -188,18 +188,18 @@ class PdfPage(SourcePage):
         self, *, horizontal: bool = True, vertical: bool = True, tolerance: float = 1e-3
     ) -> list[BoundingBox] | None:
         """Ruled lines, for the reading order; None where the frames differ."""
-        decoder = self._shapes()
+        decoder = self.shapes()
         if decoder is None:
             return None
         return self._boxes(decoder.get_shape_lines(horizontal=horizontal, vertical=vertical, tolerance=tolerance))
 
     def get_connected_shape_bounding_boxes(self, *, tolerance: float = 0.0) -> list[BoundingBox] | None:
         """Drawn shapes, for the reading order; None where the frames differ."""
-        decoder = self._shapes()
+        decoder = self.shapes()
         return None if decoder is None else self._boxes(decoder.get_connected_shape_bounding_boxes(tolerance=tolerance))
 
-    def _shapes(self) -> Any:
-        """docling-parse's decoder of this page, if its frame is ours."""
+    def shapes(self) -> Any:
+        """See SourcePage."""
         if self._parsed is None or self.turned or not self._same_frame:
             return None
         return self._parsed._ensure_page_decoder(self.number, _CONTENT)  # noqa: SLF001 - no public way to the shapes without rendering

@@ -20,28 +20,25 @@ from docling.models.base_table_model import BaseTableStructureModel
 from docling_core.types.doc import BoundingBox, CoordOrigin, DocItemLabel, TableCell
 
 from daemon.engine.api import Progress
+from daemon.engine.gaps import grid_from_gaps
 from daemon.engine.glyphs import composed, sets_accents_apart
+from daemon.engine.lanes import LEAST_GAP, Piece, interval, parted, pieces_of
+from daemon.engine.lattice import MOST_CELLS
 from daemon.engine.pages import Grid, SourcePage
 from daemon.engine.regions import union
+from daemon.engine.ruled import checked
+from daemon.engine.rules import Rules
+from daemon.engine.splitting import split
+from daemon.engine.strokes import rules_on
 from daemon.engine.wording import clean
 from daemon.model import Stage
 
 _TABLES = frozenset({DocItemLabel.TABLE, DocItemLabel.DOCUMENT_INDEX})
-#: A gap between columns is at least this many times the height of a line.
-_COLUMN_GAP = 0.9
-#: The same where as many rows have the gap in the same place; detected boxes all but touch.
-_ALIGNED_GAP, _LEAST_ROWS = 0.05, 3
-#: By which share a row's pieces may be more or fewer than those of the usual row.
-_USUAL = 0.35
-#: Between two columns of one line, in heights of its words; a blank is a fifth of that height.
-_LEAST_GAP = 0.3
 _BULLETS = frozenset("•◦▪▫●○■□∙·")
 #: An entry of a table of contents: title with its leader, page number in Arabic or Roman figures.
 _ENTRY = re.compile(r"^(.*?(?:\s?[.·…_]){3,})\s*([A-Z]?-?\d{1,5}|[ivxlcdm]{1,7})$", re.IGNORECASE | re.DOTALL)
 #: Share of the rows that must be such.
 _MOST_ENTRIES = 0.6
-#: A grid beyond this is a mistake of the predictor, and would be a mountain of empty cells.
-_MOST_CELLS = 20_000
 
 
 class PageTableOptions(BaseTableStructureOptions):  # type: ignore[misc]
@@ -81,12 +78,14 @@ def structure(cluster: Cluster, source: SourcePage, page_no: int) -> Table:
     """The table in a cluster: every one of the cluster's lines in it, once."""
     texts = [(clean(c.text).strip(), c.to_bounding_box()) for c in cluster.cells if c.text.strip()]
     grid = source.grids.get(cluster.id)
-    if grid is not None and grid.cells and (len(grid.rows) - 1) * (len(grid.columns) - 1) <= _MOST_CELLS:
+    if grid is not None and grid.cells and (len(grid.rows) - 1) * (len(grid.columns) - 1) <= MOST_CELLS:
         source.notes.engines["tables"] = "pymupdf"
     else:
         source.notes.engines["tables"] = "text gaps"
         grid = grid_from_gaps(texts, cluster.bbox)
-    grid, cells = filled(grid, texts)
+    # What is drawn in a table of contents are leaders and links.
+    rules = rules_on(source) if cluster.label is DocItemLabel.TABLE else Rules()
+    grid, cells = filled(against_rules(grid, texts, cluster.bbox, rules), texts)
     return Table(
         label=cluster.label,
         id=cluster.id,
@@ -100,44 +99,15 @@ def structure(cluster: Cluster, source: SourcePage, page_no: int) -> Table:
     )
 
 
-def grid_from_gaps(texts: Sequence[tuple[str, BoundingBox]], around: BoundingBox) -> Grid:
-    """Rows and columns where the text leaves gaps; one cell when it leaves none."""
-    boxes = [box for _, box in texts]
-    if not boxes:
-        return Grid(rows=[around.t, around.b], columns=[around.l, around.r], cells=[])
-    height = sorted(box.height for box in boxes)[len(boxes) // 2]
-    rows = _boundaries([(b.t, b.b) for b in boxes], 0.0, (around.t, around.b), shrink=0.25)
-    usual = _usual_rows(boxes, rows)
-    # What keeps apart in row after row is a column, however near; in a row or two it may be a wide blank.
-    least_gap = (_ALIGNED_GAP if len(usual) >= _LEAST_ROWS else _COLUMN_GAP) * height
-    columns = _boundaries([(b.l, b.r) for row in usual for b in row], least_gap, (around.l, around.r))
-    return Grid(rows=rows, columns=columns, cells=[])
-
-
-def _usual_rows(boxes: Sequence[BoundingBox], rows: Sequence[float]) -> list[list[BoundingBox]]:
-    """The boxes by row, of rows with about as many as most: a heading across columns says nothing about these.
-
-    All rows where none is usual.
-    """
-    by_row: dict[int, list[BoundingBox]] = {}
-    for box in boxes:
-        by_row.setdefault(_index(rows, (box.t + box.b) / 2), []).append(box)
-    usual = median(len(row) for row in by_row.values())
-    return [row for row in by_row.values() if abs(len(row) - usual) <= _USUAL * usual] or list(by_row.values())
-
-
-def _boundaries(
-    spans: Sequence[tuple[float, float]], least_gap: float, ends: tuple[float, float], *, shrink: float = 0.0
-) -> list[float]:
-    """Middles of the gaps that no span crosses, between the two ends; spans are shortened by `shrink` at each end."""
-    shortened = sorted((a + shrink * (b - a), b - shrink * (b - a)) for a, b in spans)
-    result = [ends[0]]
-    reach = shortened[0][1]
-    for start, end in shortened[1:]:
-        if start - reach > least_gap:
-            result.append((reach + start) / 2)
-        reach = max(reach, end)
-    return [*result, ends[1]]
+def against_rules(grid: Grid, texts: Sequence[tuple[str, BoundingBox]], around: BoundingBox, rules: Rules) -> Grid:
+    """The grid as the page's rules and the lines of its text have it; the predicted one where they say nothing."""
+    near = rules.around(around, median(box.height for _, box in texts)) if texts else Rules()
+    pieces = pieces_of(grid.words, near) if grid.words else [Piece(text=text, box=box) for text, box in texts]
+    result = split(checked(grid, near, pieces, around), pieces)
+    if (len(result.rows) - 1) * (len(result.columns) - 1) > MOST_CELLS:
+        return grid
+    result.rules = near
+    return result
 
 
 def filled(grid: Grid, texts: Sequence[tuple[str, BoundingBox]]) -> tuple[Grid, list[TableCell]]:
@@ -155,8 +125,8 @@ def filled(grid: Grid, texts: Sequence[tuple[str, BoundingBox]]) -> tuple[Grid, 
         for column in range(cell.start_col_offset_idx, cell.end_col_offset_idx)
     }
     for text, box in _pieces(grid, texts):
-        row = _index(grid.rows, (box.t + box.b) / 2)
-        column = _index(grid.columns, min((box.l + box.r) / 2, box.l + box.height))
+        row = interval(grid.rows, (box.t + box.b) / 2)
+        column = interval(grid.columns, min((box.l + box.r) / 2, box.l + box.height))
         if (row, column) not in by_place:
             by_place[row, column] = _cell(grid, "", (row, row + 1), (column, column + 1))
             cells.append(by_place[row, column])
@@ -183,19 +153,20 @@ def _pieces(grid: Grid, texts: Sequence[tuple[str, BoundingBox]]) -> list[tuple[
         for text, box in row:
             crosses = any(box.l + 0.3 * box.height < x < box.r - 0.3 * box.height for x in grid.columns[1:-1])
             near = (word for height in range(int(box.t) - 2, int(box.b) + 3) for word in heights.get(height, ()))
-            chunks = _chunks([word for word in near if _centre_in(word[1], box)]) if crosses else []
+            chunks = _chunks([word for word in near if _centre_in(word[1], box)], grid.rules) if crosses else []
             same = "".join(said for said, _ in chunks).replace(" ", "") == text.replace(" ", "")
             ordered += chunks if same else [(text, box)]
     return ordered
 
 
-def _chunks(words: Sequence[tuple[str, BoundingBox]]) -> list[tuple[str, BoundingBox]]:
-    """Words that only a blank separates, put together: a heading over several columns is one piece."""
+def _chunks(words: Sequence[tuple[str, BoundingBox]], rules: Rules) -> list[tuple[str, BoundingBox]]:
+    """Words that only a blank separates and no rule, put together: a heading over several columns is one piece."""
     chunks: list[tuple[str, BoundingBox]] = []
     for word, box in sorted(words, key=lambda piece: float(piece[1].l)):
         for text, place in _before_bullets(clean(word), box):
             last = chunks[-1] if chunks else None
-            if last is not None and text[0] not in _BULLETS and place.l - last[1].r < _LEAST_GAP * place.height:
+            follows = last is not None and place.l - last[1].r < LEAST_GAP * place.height
+            if last is not None and follows and text[0] not in _BULLETS and not parted(rules, last[1], place):
                 chunks[-1] = (f"{last[0]} {text}", union((last[1], place)))
             else:
                 chunks.append((text, place))
@@ -286,9 +257,3 @@ def _cell(grid: Grid, text: str, rows: tuple[int, int], columns: tuple[int, int]
         end_col_offset_idx=column_end,
         column_header=row == 0,
     )
-
-
-def _index(boundaries: Sequence[float], value: float) -> int:
-    """The interval that holds `value`, the outer ones reaching on for ever."""
-    inner = boundaries[1:-1]
-    return sum(value >= boundary for boundary in inner)
