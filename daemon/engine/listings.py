@@ -12,9 +12,9 @@ from docling.datamodel.base_models import Cluster
 from docling_core.types.doc import BoundingBox, DocItemLabel
 from docling_core.types.doc.page import TextCell
 
-#: A line in a fixed pitch is as wide as its letters, up to this part of one; wider where the parser made one blank of
-#: several, so most must be enough. Lines of one length say nothing: justified ones are.
-_SAME_PITCH = 0.6
+#: A line in a fixed pitch is as wide as its letters, up to this part of one, or as these and some blanks more: the
+#: parser makes one of several. Lines of one length say nothing: justified ones are.
+_SAME_PITCH = 0.1
 _MOST_FIXED = 0.7
 _UNLIKE = 1.2
 _SEVERAL = 3
@@ -33,7 +33,7 @@ def is_code(cluster: Cluster) -> bool:
     if sum(sign in _CODE_SIGNS for sign in text) < _LEAST_CODE_SIGNS * letters:
         return False
     pitch = _pitch(cells)
-    fixed = [len(c.text) for c in cells if abs(c.to_bounding_box().width - len(c.text) * pitch) <= _SAME_PITCH * pitch]
+    fixed = [len(cell.text) for cell in cells if _is_fixed(cell, pitch)]
     return (
         len(rows(cells)) > 1
         and len(fixed) >= _SEVERAL
@@ -42,14 +42,21 @@ def is_code(cluster: Cluster) -> bool:
     )
 
 
+def _is_fixed(cell: TextCell, pitch: float) -> bool:
+    """Whether the line is as wide as its letters, each one pitch, and as the blanks that may have been lost."""
+    more = float(cell.to_bounding_box().width) / pitch - len(cell.text)
+    lost = max(round(more), 0) if " " in cell.text.strip() else 0
+    return abs(more - lost) <= _SAME_PITCH
+
+
 def _width_of_letter(cell: TextCell) -> float:
     return float(cell.to_bounding_box().width / len(cell.text))
 
 
 def _pitch(cells: Sequence[TextCell]) -> float:
-    """The median over letters of the width of one."""
-    widths = chain.from_iterable([_width_of_letter(cell)] * len(cell.text) for cell in cells)
-    return sorted(widths)[sum(len(cell.text) for cell in cells) // 2]
+    """The width of one letter: what a third of them have at most, since lost blanks only make a line wider."""
+    widths = sorted(chain.from_iterable([_width_of_letter(cell)] * len(cell.text) for cell in cells))
+    return widths[len(widths) // 3]
 
 
 def code_text(cells: Sequence[TextCell]) -> str:

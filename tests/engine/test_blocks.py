@@ -48,6 +48,35 @@ def test_what_is_not_surely_code_is_text(engine: dict[str, Any], texts: list[str
     assert refined(engine, cluster(engine, "text", stacked(engine, texts, pitch=pitch)))[0][0] == "text"
 
 
+def test_blanks_that_the_parser_lost_make_no_difference(engine: dict[str, Any]) -> None:
+    """Most letters of this listing are in lines where several blanks became one: they are wider by whole letters."""
+    widths = {
+        "/* rows (for all) */": 23,
+        "/* columns (and their masks) */": 34,
+        "ALTER TABLE t_one": 17,
+        "ACTIVATE;": 9,
+    }
+    cells = [
+        line(engine, text, (50, 100 + 12 * n, 50 + 5 * letters, 110 + 12 * n), index=n)
+        for n, (text, letters) in enumerate(widths.items())
+    ]
+    assert refined(engine, cluster(engine, "text", cells))[0][0] == "code"
+
+
+def test_lines_that_are_nearly_of_one_pitch_are_text(engine: dict[str, Any]) -> None:
+    """Three lines of a notice, as they were met: each within a third of a letter of the pitch of the first."""
+    widths = {
+        "AGENCY: Federal Aviation": 24.0,
+        "Administration (FAA), Department of": 35.27,
+        "Transportation (DOT).": 20.88,
+    }
+    cells = [
+        line(engine, text, (50, 100 + 12 * n, 50 + 5 * letters, 110 + 12 * n), index=n)
+        for n, (text, letters) in enumerate(widths.items())
+    ]
+    assert refined(engine, cluster(engine, "text", cells))[0][0] == "text"
+
+
 def test_code_keeps_its_lines_and_columns(engine: dict[str, Any]) -> None:
     """Pieces of one line stand where they stand on the page."""
     cells = [
