@@ -17,6 +17,7 @@ from docling_core.types.doc import BoundingBox
 
 from daemon.engine.pages import Line
 from daemon.engine.regions import union
+from daemon.engine.rules import Rules
 
 #: Prose fills a column of so many heights of a line; page numbers, amounts and names do not.
 _LEAST_COLUMN = 8.0
@@ -28,6 +29,10 @@ _MOST_CROSSING = 0.35
 _SLACK = 0.5
 #: Both parts of a line that is cut are at least so many times as long as it is high.
 _LEAST_PART = 1.5
+#: Both parts of a line that a rule cuts are at least so many times as long: a digit.
+_LEAST_CELL = 0.4
+#: The detector's boxes reach so many heights of a line beyond the cell.
+_BEYOND = 0.25
 #: A strip without ink is at least this share of the line's height wide: more than the gap between most words.
 _LEAST_STRIP = 0.35
 #: The strip is looked for so many heights of the line around the middle of the gap between the regions.
@@ -47,6 +52,25 @@ def cut_at_gutters(lines: Sequence[Line], regions: Sequence[BoundingBox]) -> lis
             result.append(line)
         else:
             pending += parts
+    return result
+
+
+def cut_at_rules(lines: Sequence[Line], rules: Rules, tables: Sequence[BoundingBox]) -> list[Line]:
+    """The lines, those in a table that a rule runs down through as one for each side of it."""
+    result: list[Line] = []
+    pending = list(lines)
+    while pending:
+        line = pending.pop()
+        box, middle = line.box, (line.box.t + line.box.b) / 2
+        held = any(table.t <= middle <= table.b and table.l <= (box.l + box.r) / 2 <= table.r for table in tables)
+        edge = _LEAST_CELL * box.height
+        slack = _BEYOND * box.height
+        places = (r.at for r in rules.down if held and r.start <= box.t + slack and r.end >= box.b - slack)
+        at = next((place for place in places if box.l + edge < place < box.r - edge), None)
+        if at is None:
+            result.append(line)
+        else:
+            pending += _parted(line, at)
     return result
 
 

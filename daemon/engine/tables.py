@@ -34,6 +34,8 @@ from daemon.engine.wording import clean
 from daemon.model import Stage
 
 _TABLES = frozenset({DocItemLabel.TABLE, DocItemLabel.DOCUMENT_INDEX})
+#: A detected line's box reaches so many heights beyond its letters on each side.
+_BEYOND = 0.2
 _BULLETS = frozenset("•◦▪▫●○■□∙·")
 #: An entry of a table of contents: title with its leader, page number in Arabic or Roman figures.
 _ENTRY = re.compile(r"^(.*?(?:\s?[.·…_]){3,})\s*([A-Z]?-?\d{1,5}|[ivxlcdm]{1,7})$", re.IGNORECASE | re.DOTALL)
@@ -102,12 +104,18 @@ def structure(cluster: Cluster, source: SourcePage, page_no: int) -> Table:
 def against_rules(grid: Grid, texts: Sequence[tuple[str, BoundingBox]], around: BoundingBox, rules: Rules) -> Grid:
     """The grid as the page's rules and the lines of its text have it; the predicted one where they say nothing."""
     near = rules.around(around, median(box.height for _, box in texts)) if texts else Rules()
-    pieces = pieces_of(grid.words, near) if grid.words else [Piece(text=text, box=box) for text, box in texts]
+    pieces = pieces_of(grid.words, near) if grid.words else [Piece(text=text, box=_inked(box)) for text, box in texts]
     result = split(checked(grid, near, pieces, around), pieces)
     if (len(result.rows) - 1) * (len(result.columns) - 1) > MOST_CELLS:
         return grid
     result.rules = near
     return result
+
+
+def _inked(box: BoundingBox) -> BoundingBox:
+    """About where the letters of a detected line are: its box reaches beyond its ends, over rules and neighbours."""
+    beyond = min(_BEYOND * box.height, box.width / 4)
+    return box.model_copy(update={"l": box.l + beyond, "r": box.r - beyond})
 
 
 def filled(grid: Grid, texts: Sequence[tuple[str, BoundingBox]]) -> tuple[Grid, list[TableCell]]:
