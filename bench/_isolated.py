@@ -93,7 +93,7 @@ class Delivered:
     documents: int
     #: Documents that ended in a dead letter.
     dead_letters: int
-    #: From the first receive to the last end; loading the engine is not in it.
+    #: From the first receive to the last end; loading the engine and warming is not in it.
     elapsed_s: float
     #: How many worked at the same time, which the host may have clamped.
     workers: int
@@ -104,10 +104,15 @@ class Delivered:
         return self.documents * 60 / self.elapsed_s
 
 
-def deliver(batch: Sequence[Doc], *, start: Start, workers: int, failpoints: str = "") -> Delivered:
-    """Give every document of `batch` to a daemon of its own, as one message each."""
+def deliver(
+    batch: Sequence[Doc], *, start: Start, workers: int, failpoints: str = "", warm: Sequence[Doc] = ()
+) -> Delivered:
+    """Give every document of `batch` to a daemon of its own, as one message each; those of `warm` before, unmeasured.
+
+    No document may be in either twice.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-daemon-") as folder:
-        return _deliver(batch, _settings(Path(folder), batch, start, workers, failpoints))
+        return _deliver(batch, warm, _settings(Path(folder), [*batch, *warm], start, workers, failpoints))
 
 
 def _settings(folder: Path, batch: Sequence[Doc], start: Start, workers: int, failpoints: str) -> Settings:
@@ -123,19 +128,25 @@ def _settings(folder: Path, batch: Sequence[Doc], start: Start, workers: int, fa
     )
 
 
-def _deliver(batch: Sequence[Doc], settings: Settings) -> Delivered:
+def _deliver(batch: Sequence[Doc], warm: Sequence[Doc], settings: Settings) -> Delivered:
     Path(settings.store.url).mkdir()
     queue = LocalQueue(clock=SystemClock())
-    for doc in batch:
-        queue.send(describe(doc.path, Options()).body)
     ended: list[DocumentEnded] = []
+    began: list[float] = []
     last_end: list[float] = []
     lock = threading.Lock()
+
+    def begin() -> None:
+        began.append(time.perf_counter())
+        for doc in batch:
+            queue.send(describe(doc.path, Options()).body)
 
     def on_ended(each: DocumentEnded) -> None:
         with lock:
             ended.append(each)
-            if len(ended) == len(batch):
+            if len(ended) == len(warm):
+                begin()
+            if len(ended) == len(warm) + len(batch):
                 last_end.append(time.perf_counter())
                 running.parent.request_stop()
 
@@ -146,13 +157,16 @@ def _deliver(batch: Sequence[Doc], settings: Settings) -> Delivered:
     with assembled(
         settings, queue=queue, store=open_store(settings.store), on_ended=on_ended, on_released=on_released
     ) as running:
-        started = time.perf_counter()
+        for doc in warm:
+            queue.send(describe(doc.path, Options()).body)
+        if not warm:
+            begin()
         running.parent.run()
-    assert last_end, f"every document ends; {len(ended)} of {len(batch)} did"
+    assert last_end, f"every document ends; {len(ended)} of {len(warm) + len(batch)} did"
     failed = sum(each.settled.status is ResultStatus.FAILED for each in ended)
     return Delivered(
-        documents=len(ended) - failed,
+        documents=len(batch) - failed,
         dead_letters=failed,
-        elapsed_s=last_end[0] - started,
+        elapsed_s=last_end[0] - began[0],
         workers=running.sizing.workers,
     )
