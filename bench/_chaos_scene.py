@@ -102,6 +102,7 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
             services=[Service.SQS, Service.S3, *([Service.DYNAMODB] if plan.ledger == "dynamodb" else [])],
             per_minute=plan.troubles_per_minute,
             skew_s=plan.skew_s,
+            one_clock=plan.ledger == "sqlite",  # a file is one machine's
             seed=plan.seed,
         )
         yield Scene(

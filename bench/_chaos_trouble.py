@@ -139,8 +139,10 @@ class Trouble:
         services: Sequence[Service],
         per_minute: float,
         skew_s: float,
+        one_clock: bool,
         seed: int,
     ) -> None:
+        """`one_clock`: the hosts are one machine, whose clock moves for all of them."""
         self._hosts = hosts
         self._sweeps = sweeps
         self._faults = faults
@@ -148,6 +150,7 @@ class Trouble:
         self._services = services
         self._mean_s = 60.0 / per_minute
         self._skew_s = skew_s
+        self._one_clock = one_clock
         self._random = random.Random(seed)  # noqa: S311 - seeded randomness is the point
         self._stop = threading.Event()
         #: What ends by itself after a while, or at once when we stop.
@@ -215,7 +218,9 @@ class Trouble:
         self._lasting[-1].start()
 
     def _move_clock(self, host: Host) -> bool:
-        host.move_clock(self._random.choice([0.0, 1.0, -1.0]) * self._random.uniform(0.0, self._skew_s))
+        offset_s = self._random.choice([0.0, 1.0, -1.0]) * self._random.uniform(0.0, self._skew_s)
+        for each in self._hosts if self._one_clock else (host,):
+            each.move_clock(offset_s)
         return True
 
     def _fill_disk(self, _host: Host) -> bool:

@@ -87,7 +87,7 @@ class Work:
         self.conversion: Conversion | None = None
         self.pages = KeptPages(edges.checkpoints, document.id, scratch=edges.scratch)
         self.room = Room(edges.memory, turn, held, document, clock=edges.clock)
-        self.ending = Ending(edges, held, document, attempt)
+        self.ending = Ending(edges, held, document, attempt, history)
 
     def carry_out(self, holder: Holder) -> DocumentEnded:
         """From the mark to the settled record. Raises like `Delivery.carry`; the attempt is ended then."""
@@ -95,7 +95,7 @@ class Work:
         self.held.attempt = self.attempt
         try:
             self._failpoint("parent.after_mark")
-            settled = self.ending.adopt_left_behind(self.history) or self._decide_and_do(holder)
+            settled = self.ending.adopt_left_behind() or self._decide_and_do(holder)
         except (WorldError, OperatorError, OSError) as error:
             outage = self._outage(error)
             self._give_back(outage)

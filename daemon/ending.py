@@ -25,23 +25,26 @@ log = structlog.get_logger()
 class Ending:
     """Ends one attempt, once."""
 
-    def __init__(self, edges: Edges, held: InHand, document: Document, attempt: Attempt) -> None:
+    def __init__(
+        self, edges: Edges, held: InHand, document: Document, attempt: Attempt, history: Sequence[Attempt]
+    ) -> None:
         self.edges = edges
         self.held = held
         self.document = document
         self.attempt = attempt
+        self.history = history
         self.started = edges.clock.monotonic()
         self._store_s = 0.0
 
     def _failpoint(self, name: str) -> None:
         self.edges.failpoint(name, self.document.id, self.attempt.number)
 
-    def adopt_left_behind(self, history: Sequence[Attempt]) -> Settled | None:
+    def adopt_left_behind(self) -> Settled | None:
         """Settle a result that an earlier attempt stored before its parent died; it is not converted again."""
-        if not history:
+        if not self.history:
             return None
         manifest = self.edges.store.manifest(self.document.id)
-        if manifest is None or manifest.get("fencing_token") not in {earlier.number for earlier in history}:
+        if manifest is None or manifest.get("fencing_token") not in {earlier.number for earlier in self.history}:
             return None
         settled = self._in_store()
         if settled is None:
@@ -52,6 +55,11 @@ class Ending:
     def publish(self, conversion: Conversion, fetched: Fetched, outcomes: Sequence[Outcome]) -> Settled:
         """Store the result, then settle. Raises `WorldError`; `LeaseLostError` when a newer attempt exists."""
         self.edges.ledger.check(self.attempt)
+        # Once more: what a dead parent had sent may arrive after its successor has begun, and readers have it since.
+        arrived = self.adopt_left_behind()
+        if arrived is not None:
+            log.warning("result.adopted", manifest=arrived.manifest)
+            return arrived
         now = self.edges.clock.now()
         manifest = manifests.build(
             document=self.document,

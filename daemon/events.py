@@ -116,7 +116,8 @@ WarningEvent = Literal[
     "message.dead_lettered",
     #: The receipt or the lease is no longer ours; the work was stopped and nothing was published.
     "lease.lost",
-    #: The store held a newer result than the ledger knew of; the document was settled by it.
+    #: The store held a result that the ledger did not know of, a newer attempt's or one that a dead parent had sent and
+    #: that arrived late; the document was settled by it.
     "result.adopted",
     #: Leases of this host that a dead parent had left were broken; their documents can be claimed at once.
     "lease.broken",

@@ -35,6 +35,7 @@ from daemon.ledger_statements import (
     document_of,
     end,
     insert,
+    lease,
     outcomes_of,
     register,
     reopen,
@@ -97,7 +98,11 @@ class SqliteLedger:
             history = attempts_of(db, document.id)
             newest = history[-1] if history else None
             if newest is not None and newest.ended_at is None and newest.lease_until > now:
-                return Held(holder=newest.holder, lease_until=newest.lease_until)
+                # The clock was set back: whoever lives renews it in time, and nobody waits longer for the dead.
+                until = min(newest.lease_until, now + timedelta(seconds=lease_s))
+                if until < newest.lease_until:
+                    lease(db, newest, until)
+                return Held(holder=newest.holder, lease_until=until)
             if newest is not None and newest.ended_at is None:
                 closed = overtaken(newest, by=holder, now=now)
                 for outcome in closed.outcomes[len(newest.outcomes) :]:
@@ -119,10 +124,7 @@ class SqliteLedger:
         """See `Ledger.renew`."""
         with self._file.write() as db:
             require(db, attempt)
-            db.execute(
-                "UPDATE attempts SET lease_until_us = ? WHERE document_id = ? AND number = ?",
-                (microseconds(now + timedelta(seconds=lease_s)), attempt.document_id, attempt.number),
-            )
+            lease(db, attempt, now + timedelta(seconds=lease_s))
 
     def check(self, attempt: Attempt) -> None:
         """See `Ledger.check`."""

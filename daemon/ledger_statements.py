@@ -73,6 +73,14 @@ def end(db: sqlite3.Connection, attempt: Attempt, at: datetime) -> None:
     )
 
 
+def lease(db: sqlite3.Connection, attempt: Attempt, until: datetime) -> None:
+    """The instant at which an attempt's lease runs out."""
+    db.execute(
+        "UPDATE attempts SET lease_until_us = ? WHERE document_id = ? AND number = ?",
+        (microseconds(until), attempt.document_id, attempt.number),
+    )
+
+
 def document_of(db: sqlite3.Connection, document_id: str) -> Document | None:
     """What is registered under this id, within a transaction of the caller's."""
     row = db.execute(f"SELECT {DOCUMENT_COLUMNS} FROM documents WHERE id = ?", (document_id,)).fetchone()

@@ -13,10 +13,21 @@ from pathlib import Path
 import pytest
 
 from daemon.errors import ResourceError
-from daemon.ledger import AlreadySettled, Ledger
+from daemon.ledger import AlreadySettled, Held, Ledger
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Document
-from tests.contract.ledger_contract import CRASH, HERE, LEASE_S, T0, LedgerContract, claimed, converted, document
+from tests.contract.ledger_contract import (
+    CRASH,
+    HERE,
+    LEASE_S,
+    T0,
+    THERE,
+    LedgerContract,
+    after,
+    claimed,
+    converted,
+    document,
+)
 from tests.fakes.ledger import MemoryLedger
 
 #: Settles one document after another, and prints each one's number once it is committed.
@@ -169,6 +180,24 @@ def test_contents_survive_a_restart(tmp_path: Path) -> None:
     ledger = SqliteLedger.open(path)
     assert ledger.break_leases(host=HERE.host, invocation="another", now=T0) == 1
     assert claimed(ledger, document()).attempt.number == 2
+    ledger.close()
+
+
+def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    """A lease from a future that is none any more holds as long as any other: who lives renews it, the dead do not."""
+    ledger = SqliteLedger.open(tmp_path / "ledger.db")
+    wrong = after(600)
+    first = claimed(ledger, document(), now=wrong).attempt
+    held = ledger.claim(document(), holder=THERE, now=after(0), lease_s=LEASE_S)
+    assert isinstance(held, Held)
+    assert held.lease_until == after(LEASE_S)
+    ledger.renew(first, now=after(50), lease_s=LEASE_S)
+    later = ledger.claim(document(), holder=THERE, now=after(70), lease_s=LEASE_S)
+    assert isinstance(later, Held), "it lives"
+    assert later.lease_until == after(50 + LEASE_S)
+    claimed(ledger, document("dead"), now=wrong)
+    assert isinstance(ledger.claim(document("dead"), holder=THERE, now=after(0), lease_s=LEASE_S), Held)
+    assert len(claimed(ledger, document("dead"), holder=THERE, now=after(LEASE_S + 1)).history) == 1
     ledger.close()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,39 @@ def test_a_parent_that_was_only_slow(tmp_path: Path, kind: Kind) -> None:
     assert counted([first], now=ELSEWHERE) == 0
     assert (second.number, second.ended_at) == (claim.attempt.number, None)
     assert world.puts == 0
+    world.ledger.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "real"])
+def test_a_result_that_arrives_after_its_parent_died(
+    tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was on its way to the store when its parent was killed: its successor, still converting, leaves it there."""
+    world = World(kind, tmp_path, CASES["converts"])
+    on_the_way: list[Callable[[], object]] = []
+    arrive = world.store.put
+
+    def die(document_id: str, **publication: Any) -> str:
+        on_the_way.append(lambda: arrive(document_id, **publication))
+        raise DiedError
+
+    def deliver(job: ChildJob, switch: KillSwitch) -> None:
+        del job, switch
+        for late in on_the_way:
+            late()
+            world.puts += 1
+
+    with monkeypatch.context() as first_life:
+        first_life.setattr(world.store, "put", die)
+        with pytest.raises(DiedError):
+            world.live("first", NEVER)
+    world.next_parent("second")
+    world.converter.on_run = deliver
+    world.live("second", NEVER)
+    manifest = world.store.manifest("good")
+    assert manifest is not None
+    assert manifest["fencing_token"] == 1
+    world.check()
     world.ledger.close()
 
 
