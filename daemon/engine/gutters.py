@@ -65,8 +65,8 @@ def cut_at_rules(lines: Sequence[Line], rules: Rules, tables: Sequence[BoundingB
         held = any(table.t <= middle <= table.b and table.l <= (box.l + box.r) / 2 <= table.r for table in tables)
         edge = _LEAST_CELL * box.height
         slack = _BEYOND * box.height
-        places = (r.at for r in rules.down if held and r.start <= box.t + slack and r.end >= box.b - slack)
-        at = next((place for place in places if box.l + edge < place < box.r - edge), None)
+        through = (r.at for r in rules.down if r.start <= box.t + slack and r.end >= box.b - slack)
+        at = next((place for place in through if box.l + edge < place < box.r - edge), None) if held else None
         if at is None:
             result.append(line)
         else:

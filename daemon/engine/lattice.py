@@ -21,7 +21,7 @@ _Cell = tuple[int, int, int, int]
 #: A grid beyond this is a mistake, and would be a mountain of empty cells.
 MOST_CELLS = 20_000
 #: Texts of two columns are so many heights of a line apart.
-_GAP = 0.8
+GAP = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def _apart(cell: _Cell, lattice: Lattice, lines: Sequence[Sequence[Piece]]) -> b
     """Whether texts of one line stand in two columns of a cell."""
     inner = [column.at for column in lattice.columns[cell[2] + 1 : cell[3]]]
     return any(
-        other.box.l - one.box.r >= _GAP * lattice.height and any(one.x < x <= other.x for x in inner)
+        other.box.l - one.box.r >= GAP * lattice.height and any(one.x < x <= other.x for x in inner)
         for line in lines
         for one, other in pairwise(line)
     )

@@ -16,7 +16,7 @@ from statistics import median
 from docling_core.types.doc import BoundingBox
 
 from daemon.engine.lanes import Piece, in_rows, interval
-from daemon.engine.lattice import MOST_CELLS, Boundary, Lattice, cells_of
+from daemon.engine.lattice import GAP, MOST_CELLS, Boundary, Lattice, cells_of
 from daemon.engine.pages import Grid
 from daemon.engine.rules import Rule, Rules, near
 
@@ -30,8 +30,6 @@ _CUTS = 0.25
 _MOST_CUT = 0.1
 #: An empty lane that is narrower, in heights of a line, is none; the end of a rule that near to a boundary is at it.
 _SAME = 0.75
-#: Texts on both sides of a boundary between columns are so many heights of a line apart.
-_GAP = 0.8
 #: Share of a row's columns with text in which a line must be, to be a row of its own.
 _MOST_COLUMNS = 0.6
 #: Rules tell rows apart where so many frames hold text, and this share of them a single line.
@@ -183,7 +181,7 @@ def _parts_texts(x: float, ruled: Sequence[Boundary], lines: Sequence[Sequence[P
     right = min(place.at for place in ruled if place.at > x)
     held = [[piece for piece in line if left < piece.x < right] for line in lines]
     parted = [
-        any(one.x < x < other.x and other.box.l - one.box.r >= _GAP * height for one, other in pairwise(line))
+        any(one.x < x < other.x and other.box.l - one.box.r >= GAP * height for one, other in pairwise(line))
         for line in held
         if line
     ]
