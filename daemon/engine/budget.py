@@ -173,7 +173,7 @@ def shrink(picture: Image.Image, *, limit_px: int) -> Image.Image:
 def within_frame(picture: np.ndarray) -> Image.Image:
     """The picture no larger than the preview's frame."""
     image = Image.fromarray(picture)
-    image.thumbnail(PREVIEW_SIZE_PX, Image.Resampling.LANCZOS)
+    image.thumbnail(PREVIEW_SIZE_PX, Image.Resampling.HAMMING)
     return image
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from daemon.engine.networks import fused
 from daemon.errors import EngineError
 
 #: Read by OpenMP, OpenBLAS and friends when they are loaded, never again.
@@ -101,11 +102,16 @@ def _limit_sessions(threads: int) -> None:
         options = sess_options if sess_options is not None else onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        network = path_or_bytes
         if isinstance(path_or_bytes, (str, os.PathLike)):
-            _models.append(Path(path_or_bytes))
-            if _GRAPHS in Path(path_or_bytes).parts:
+            path = Path(path_or_bytes)
+            _models.append(path)
+            file = path.read_bytes()
+            written = fused(file)
+            network = path_or_bytes if written is file else written
+            if _GRAPHS in path.parts:
                 options.enable_mem_pattern = False
-        original(self, path_or_bytes, options, *rest, **named)
+        original(self, network, options, *rest, **named)
 
     limited.unlimited = original  # type: ignore[attr-defined]
     session.__init__ = limited
