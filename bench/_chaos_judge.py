@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from bench._chaos_documents import UNPUBLISHABLE, Kind, Sent
 from bench._chaos_proxy import Record
 from daemon.config import Settings
 from daemon.model import WORLD_CAUSES, Attempt
-from daemon.recovery import Parked
+from daemon.recovery import Parked, Standing
 from daemon.recovery_wiring import opened
 
 _EVENTS = frozenset({"daemon.crashed", "slot.failed"})
@@ -43,6 +43,16 @@ class Judgement:
     attempts: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standings:
+    """What the ledger says in the end."""
+
+    #: By key.
+    parked: Mapping[str, Parked]
+    #: By the name of what was sent.
+    tries: Mapping[str, Standing]
+
+
 class Store:
     """The results as any reader sees them."""
 
@@ -64,12 +74,26 @@ class Store:
         return content
 
 
-def judge(sent: Sequence[Sent], *, store: Store, record: Record, settings: Settings, max_attempts: int) -> Judgement:
-    """Look at every document that was sent."""
+def standings(sent: Sequence[Sent], settings: Settings) -> Standings:
+    """What the ledger has of every document that was sent, and all that is parked."""
     documents = [each for each in sent if each.document_id is not None]
     with opened(settings, command="bench.chaos") as edges:
-        parked = {entry.key: entry for entry in edges.recovery.parked()}
-        tries = {each.name: edges.recovery.standing(each.document_id or "") for each in documents}
+        return Standings(
+            parked={entry.key: entry for entry in edges.recovery.parked()},
+            tries={each.name: edges.recovery.standing(each.document_id or "") for each in documents},
+        )
+
+
+def write_down(path: Path, standings: Standings, record: Record) -> None:
+    """Ledger and record as JSON, for whoever must explain a finding."""
+    told = {"manifests_put": record.manifests_put, **asdict(standings)}
+    path.write_text(json.dumps(told, default=str, indent=1), encoding="utf-8")
+
+
+def judge(sent: Sequence[Sent], standings: Standings, *, store: Store, record: Record, max_attempts: int) -> Judgement:
+    """Look at every document that was sent."""
+    documents = [each for each in sent if each.document_id is not None]
+    parked, tries = standings.parked, standings.tries
     published = {each.name for each in documents if store.has(each.document_id or "", "manifest.json")}
     waiting = {each.name for each in documents if each.document_id in parked}
     missing = {each.name for each in documents} - published - waiting

@@ -9,6 +9,7 @@ a link to the one ledger.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -56,10 +57,20 @@ def state_dir(disk: Disk, name: str, *, ledger: LedgerKind) -> Path:
     folder = disk.path / name
     folder.mkdir()
     if ledger == "sqlite":
-        shared = disk.path / "ledger"
+        shared = _shared(disk)
         shared.mkdir(exist_ok=True)
         (folder / "ledger.db").symlink_to(shared / "ledger.db")
     return folder
+
+
+def keep_ledger(disk: Disk, work: Path) -> None:
+    """Copy the ledger that is a file out of the disk, which goes; nobody may have it open."""
+    if _shared(disk).exists():
+        shutil.copytree(_shared(disk), work / "ledger")
+
+
+def _shared(disk: Disk) -> Path:
+    return disk.path / "ledger"
 
 
 def environment(aws: Emulated, url: str, work: Path, *, ask: Asked, state: Path) -> dict[str, str]:

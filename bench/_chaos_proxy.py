@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -35,6 +36,8 @@ class Record:
 
     #: Fencing tokens of the manifests that were put, by document id.
     manifests: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    #: The same, one after the other: when, of which document, with which token; the instant is this machine's.
+    manifests_put: list[tuple[datetime, str, str]] = field(default_factory=list)
     #: Documents of which a dead letter was confirmed, and bodies of dead letters without one.
     dead_documents: set[str] = field(default_factory=set)
     dead_bodies: set[str] = field(default_factory=set)
@@ -124,7 +127,9 @@ class Recorder:
                 path = unquote(urlsplit(exchange.path).path)
                 document_id, _, name = path.removeprefix(self._results).partition("/")
                 if path.startswith(self._results) and name == "manifest.json":
-                    record.manifests[document_id].add(exchange.headers.get("x-amz-meta-fencing-token", "?"))
+                    token = exchange.headers.get("x-amz-meta-fencing-token", "?")
+                    record.manifests[document_id].add(token)
+                    record.manifests_put.append((datetime.now(UTC), document_id, token))
             elif exchange.operation == "SendMessage" and self._is_dead(exchange):
                 fields = exchange.fields()
                 about = fields.get("MessageAttributes", {}).get("document_id", {}).get("StringValue")

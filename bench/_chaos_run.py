@@ -20,7 +20,7 @@ from pathlib import Path
 from bench import _chaos_judge as judges
 from bench._chaos_documents import Sent, real, tiny
 from bench._chaos_hosts import NOT_RESTARTED
-from bench._chaos_places import MAX_ATTEMPTS
+from bench._chaos_places import MAX_ATTEMPTS, keep_ledger
 from bench._chaos_scene import RESULTS, Plan, Scene, scene_of
 from bench._chaos_trouble import KILLS
 from daemon import samples
@@ -51,7 +51,7 @@ def run(plan: Plan, work: Path, *, tell: Callable[[str], None]) -> dict[str, obj
         tell("calm; waiting until nothing is left to do")
         quiet = _settled(scene, len(sent))
         leftovers = _stopped(scene)
-        figures = _judged(scene, sent, quiet=quiet)
+        figures = _judged(scene, sent, work, quiet=quiet)
     leftovers["processes"] = _orphans()
     figures |= {
         "left_behind": leftovers,
@@ -154,13 +154,16 @@ def _orphans() -> list[str]:
     return []
 
 
-def _judged(scene: Scene, sent: Sequence[Sent], *, quiet: bool) -> dict[str, object]:
-    """Figures, and under `wrong` whether any of them may not be."""
+def _judged(scene: Scene, sent: Sequence[Sent], work: Path, *, quiet: bool) -> dict[str, object]:
+    """Figures, and under `wrong` whether any of them may not be; what explains them is in `work` afterwards."""
     findings = _audited(scene)
     store = judges.Store(scene.aws.s3, scene.aws.bucket, RESULTS)
     settings = load(environ=scene.quiet_env)
     os.environ.update(CREDENTIALS)  # of the embedded AWS, for what is read in this process
-    judged = judges.judge(sent, store=store, record=scene.record, settings=settings, max_attempts=MAX_ATTEMPTS)
+    standings = judges.standings(sent, settings)
+    judged = judges.judge(sent, standings, store=store, record=scene.record, max_attempts=MAX_ATTEMPTS)
+    keep_ledger(scene.disk, work)
+    judges.write_down(work / "record.json", standings, scene.record)
     named = {name: value for name, value in asdict(judged).items() if isinstance(value, list)}
     ends: Counter[int] = sum((host.ends for host in scene.hosts), Counter())
     bugs = judges.bugs([*(host.log for host in scene.hosts), scene.sweeps.log])

@@ -6,16 +6,17 @@ disk that fills, clocks that move, services that refuse. Then calm, until nothin
 `bulkhead audit` and by `_chaos_judge.py`. Status 0 exactly when nothing is wrong.
 
 Rules: one seed draws documents, faults and deaths (not how they interleave); bounded in time and number; leaves no
-process, mount or file behind.
+process, mount or file behind, but for the folder that explains what was wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -41,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--longest-wait", type=int, default=15, help="longer waits in the queue are cut, in seconds")
     parser.add_argument("--reclaims", type=int, default=3, help="returns to the queue before a document is parked")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="a new folder for the logs; removed with the rest if unset")
+    parser.add_argument(
+        "--keep", type=Path, help="a new folder for ledger and logs; unset: kept where something was wrong"
+    )
     options = parser.parse_args(argv)
     plan = Plan(
         engine=options.engine,
@@ -57,13 +60,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         seed=options.seed,
     )
     errors = Console(stderr=True)
-    with prepared() as load_before, tempfile.TemporaryDirectory(prefix="bench-chaos-") as folder:
-        work = options.keep or Path(folder)
-        work.mkdir(parents=True, exist_ok=True)
-        figures = run(plan, work, tell=lambda text: errors.print(text, style="dim"))
+    with prepared() as load_before:
+        figures = _explained(plan, options.keep, tell=lambda text: errors.print(text, style="dim", soft_wrap=True))
     told = {"bench": "chaos", **machine(load_before), "plan": asdict(plan), **figures}
     print(json.dumps(told) if options.json else "\n".join(f"{name:24}{value}" for name, value in told.items()))
     return 0 if told["clean"] else 1
+
+
+def _explained(plan: Plan, keep: Path | None, *, tell: Callable[[str], None]) -> Mapping[str, object]:
+    """The run's figures; what explains them is in `keep`, or in a folder that is named unless the run was clean."""
+    work = keep or Path(tempfile.mkdtemp(prefix="bench-chaos-"))
+    work.mkdir(parents=True, exist_ok=True)
+    figures: Mapping[str, object] = {"clean": False}
+    try:
+        figures = run(plan, work, tell=tell)
+    finally:
+        if keep is None and figures["clean"]:
+            shutil.rmtree(work)
+        else:
+            tell(f"ledger, record and logs are kept in {work}")
+    return figures
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
@@ -10,11 +12,15 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
+from bench import chaos
 from bench._chaos_documents import FAILPOINTS, UNPUBLISHABLE, Kind, tiny
 from bench._chaos_faults import Fault, Faults, Service, refusal
-from bench._chaos_judge import bugs
+from bench._chaos_judge import Standings, bugs, write_down
+from bench._chaos_places import keep_ledger, state_dir
 from bench._chaos_proxy import Exchange, Record, Recorder
+from bench._chaos_trouble import Disk
 from daemon import aws_errors, failpoints
+from daemon.errors import ResourceError
 from daemon.spool import sniff
 
 DEAD = "http://aws/1/documents-dead"
@@ -121,6 +127,44 @@ def test_an_unreadable_message_is_deleted_after_its_dead_letter() -> None:
     writer.after(sqs("SendMessage", QueueUrl=DEAD, MessageBody="{"), b"")
     writer.before(sqs("DeleteMessage", ReceiptHandle="r"))
     assert record.early_deletions == []
+
+
+@pytest.mark.parametrize("ended", ["clean", "wrong", "broken"])
+def test_what_explains_a_finding_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ended: str
+) -> None:
+    """A finding comes once in many runs, so its first run must be enough; a clean run, and it alone, leaves nothing."""
+
+    def run(_plan: object, work: Path, *, tell: object) -> dict[str, object]:
+        del tell
+        (work / "host-1.log").touch()
+        if ended == "broken":
+            raise ResourceError("cannot begin")
+        return {"clean": ended == "clean"}
+
+    monkeypatch.setattr(chaos, "run", run)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with contextlib.suppress(ResourceError):
+        assert chaos.main(["--json"]) == (ended != "clean")
+    kept = list(tmp_path.iterdir())
+    assert [list(each.iterdir()) for each in kept] == ([] if ended == "clean" else [[kept[0] / "host-1.log"]])
+    told = capsys.readouterr().err.replace("\n", "")
+    assert all(str(each) in told for each in kept)
+    assert bool(told) is (ended != "clean")
+
+
+def test_what_explains_a_finding(tmp_path: Path) -> None:
+    """The ledger outlives the disk on which it lay, and what was put when is written down."""
+    disk = Disk(path=tmp_path / "disk")
+    disk.path.mkdir()
+    (state_dir(disk, "host-1", ledger="sqlite") / "ledger.db").write_bytes(b"rows")
+    keep_ledger(disk, tmp_path)
+    assert (tmp_path / "ledger" / "ledger.db").read_bytes() == b"rows"
+    record, writer = recorder()
+    writer.after(put("a", "1"), b"")
+    write_down(tmp_path / "record.json", Standings(parked={}, tries={}), record)
+    told = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
+    assert [row[1:] for row in told["manifests_put"]] == [["a", "1"]]
 
 
 def test_bugs_are_told_from_last_words(tmp_path: Path) -> None:
