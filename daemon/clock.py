@@ -14,7 +14,10 @@ class Clock(Protocol):
     """What the daemon may know about time."""
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary instant; never goes back. Deadlines are on this scale."""
+        """Seconds since this host booted, without those that it slept; the same for each of its processes.
+
+        Never goes back and cannot be set. Deadlines are on this scale.
+        """
         ...
 
     def now(self) -> datetime:

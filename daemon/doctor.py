@@ -178,7 +178,7 @@ def _rights(settings: Settings) -> Found:
 
 
 def _clock(settings: Settings) -> Found:
-    """AWS refuses requests whose clock is five minutes off; leases are only as good as the hosts' clocks."""
+    """AWS refuses requests whose clock is five minutes off."""
     rights = Rights(settings.queue, clock=SystemClock())
     try:
         skew_s = rights.skew_s()

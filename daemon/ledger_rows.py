@@ -80,6 +80,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              state TEXT NOT NULL, at_us INTEGER NOT NULL, body TEXT NOT NULL, UNIQUE (document_id, sequence)
            ) STRICT""",
     ),
+    # The lease's end by the uptime of the boot that gave it; NULL: given by a version that knows only the wall clock.
+    ("ALTER TABLE attempts ADD COLUMN lease_uptime_us INTEGER",),
 )
 
 #: The number of migrations that the release before had, when all since are additions that it need not know (new tables,

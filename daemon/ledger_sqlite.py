@@ -2,7 +2,9 @@
 
 Edge. Rules: every public method is one transaction; every write checks in that same transaction that the caller
 still holds what it writes to; a terminal state is only taken back by `reopen`; numbers of attempts are never used
-twice. The rules of locking and errors are `sqlite_file.py`'s, the tables are `ledger_rows.py`'s.
+twice. **A lease ends by the host's uptime** (`lease_clock.py`), so that no step of its wall clock ends or prolongs one;
+the callers' `now` is only shown and stored. The rules of locking and errors are `sqlite_file.py`'s, the tables are
+`ledger_rows.py`'s.
 """
 
 from __future__ import annotations
@@ -13,33 +15,34 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
+from daemon import host as this_host
+from daemon.clock import Clock, SystemClock
+from daemon.lease_clock import LeaseClock
 from daemon.ledger import AlreadySettled, Claim, Claimed, Held, excused, overtaken
 from daemon.ledger_rows import (
     APPLICATION_ID,
-    ATTEMPT_COLUMNS,
     DOCUMENT_COLUMNS,
     MIGRATIONS,
     SETTLED_COLUMNS,
     USABLE_FROM,
-    attempt_row,
-    microseconds,
     settled_row,
     text,
-    to_attempt,
     to_document,
     to_settled,
 )
 from daemon.ledger_statements import (
+    RUNNING,
     append_outcome,
     attempts_of,
+    begin,
     document_of,
     end,
     insert,
     lease,
-    outcomes_of,
     register,
     reopen,
     require,
+    running_of,
     settled_of,
 )
 from daemon.model import Attempt, Document, Holder, Outcome, ResultStatus, Settled
@@ -47,22 +50,20 @@ from daemon.notice import of_settled
 from daemon.outbox_sqlite import enqueue
 from daemon.sqlite_file import SqliteFile
 
-#: The attempt that may act for its document: the newest, unended, of a document that is not settled.
-_RUNNING = """
-  FROM attempts AS a
-  WHERE a.ended_us IS NULL
-    AND a.number = (SELECT max(number) FROM attempts WHERE document_id = a.document_id)
-    AND NOT EXISTS (SELECT 1 FROM settled WHERE document_id = a.document_id)
-"""
-
 
 class SqliteLedger:
     """`daemon.ledger.Ledger` on a local disk; used from several threads, one call at a time."""
 
-    def __init__(self, file: SqliteFile, *, notices: bool = False) -> None:
-        """`notices`: write each state that a document ends in into the outbox too."""
+    def __init__(
+        self, file: SqliteFile, *, notices: bool = False, clock: Clock | None = None, boot_id: str | None = None
+    ) -> None:
+        """`notices`: write each state that a document ends in into the outbox too.
+
+        `clock` and `boot_id`, by which leases end, are this host's unless others are given.
+        """
         self._file = file
         self.notices = notices
+        self.lease_clock = LeaseClock(clock=clock or SystemClock(), boot_id=boot_id or this_host.holder().boot_id)
 
     @property
     def file(self) -> SqliteFile:
@@ -70,15 +71,15 @@ class SqliteLedger:
         return self._file
 
     @classmethod
-    def open(cls, path: Path, *, notices: bool = False) -> Self:
-        """Open or create the ledger, and migrate it; `notices` as above.
+    def open(cls, path: Path, *, notices: bool = False, clock: Clock | None = None, boot_id: str | None = None) -> Self:
+        """Open or create the ledger, and migrate it; the rest as above.
 
         Raises `ResourceError` when its folder is missing or not ours to write, `ConfigurationError` when the file is
         damaged, another program's, or written by a newer version that this one cannot follow, `WorldError` when the
         disk is full or locked.
         """
         file = SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, usable_from=USABLE_FROM)
-        return cls(file, notices=notices)
+        return cls(file, notices=notices, clock=clock, boot_id=boot_id)
 
     @classmethod
     def open_read_only(cls, path: Path) -> Self:
@@ -95,28 +96,23 @@ class SqliteLedger:
             settled = settled_of(db, document.id)
             if settled is not None:
                 return AlreadySettled(settled=settled)
-            history = attempts_of(db, document.id)
+            at = self.lease_clock.at(now, boot_id=holder.boot_id)
+            history = attempts_of(db, document.id, at)
             newest = history[-1] if history else None
+            until = now + timedelta(seconds=lease_s)
             if newest is not None and newest.ended_at is None and newest.lease_until > now:
-                # The clock was set back: whoever lives renews it in time, and nobody waits longer for the dead.
-                until = min(newest.lease_until, now + timedelta(seconds=lease_s))
-                if until < newest.lease_until:
-                    lease(db, newest, until)
-                return Held(holder=newest.holder, lease_until=until)
+                if newest.lease_until > until:  # whoever lives renews it in time, and nobody waits longer for the dead
+                    lease(db, newest, at, lease_s)
+                return Held(holder=newest.holder, lease_until=min(newest.lease_until, until))
             if newest is not None and newest.ended_at is None:
                 closed = overtaken(newest, by=holder, now=now)
                 for outcome in closed.outcomes[len(newest.outcomes) :]:
                     append_outcome(db, newest, outcome)
                 end(db, newest, now)
-                history = attempts_of(db, document.id)
-            attempt = Attempt(
-                document_id=document.id,
-                number=1 if newest is None else newest.number + 1,
-                holder=holder,
-                started_at=now,
-                lease_until=now + timedelta(seconds=lease_s),
-            )
-            insert(db, "attempts", ATTEMPT_COLUMNS, attempt_row(attempt))
+                history = attempts_of(db, document.id, at)
+            number = 1 if newest is None else newest.number + 1
+            attempt = Attempt(document_id=document.id, number=number, holder=holder, started_at=now, lease_until=until)
+            begin(db, attempt, at, lease_s)
             (forgotten,) = db.execute("SELECT reopened_after FROM documents WHERE id = ?", (document.id,)).fetchone()
             return Claimed(attempt=attempt, history=tuple(each for each in history if each.number > forgotten))
 
@@ -124,7 +120,7 @@ class SqliteLedger:
         """See `Ledger.renew`."""
         with self._file.write() as db:
             require(db, attempt)
-            lease(db, attempt, now + timedelta(seconds=lease_s))
+            lease(db, attempt, self.lease_clock.at(now), lease_s)
 
     def check(self, attempt: Attempt) -> None:
         """See `Ledger.check`."""
@@ -140,7 +136,7 @@ class SqliteLedger:
     def excuse(self, attempt: Attempt) -> None:
         """See `Ledger.excuse`."""
         with self._file.write() as db:
-            history = attempts_of(db, attempt.document_id)
+            history = attempts_of(db, attempt.document_id, self.lease_clock.at())
             row = db.execute("SELECT reopened_after FROM documents WHERE id = ?", (attempt.document_id,)).fetchone()
             if row is None or not row[0] < attempt.number < len(history):
                 return
@@ -179,12 +175,15 @@ class SqliteLedger:
     def break_leases(self, *, host: str, invocation: str, now: datetime) -> int:
         """See `Ledger.break_leases`."""
         with self._file.write() as db:
-            return db.execute(
-                f"""UPDATE attempts SET lease_until_us = :now
-                    WHERE (document_id, number) IN (SELECT a.document_id, a.number {_RUNNING})
-                      AND host = :host AND invocation != :invocation AND lease_until_us > :now""",
-                {"now": microseconds(now), "host": host, "invocation": invocation},
-            ).rowcount
+            at = self.lease_clock.at(now)
+            left = [
+                attempt
+                for attempt in running_of(db, at)
+                if attempt.holder.host == host and attempt.holder.invocation != invocation and attempt.lease_until > now
+            ]
+            for attempt in left:
+                lease(db, attempt, at, 0.0)
+            return len(left)
 
     def reopen(self, document_id: str) -> bool:
         """See `Ledger.reopen`."""
@@ -209,7 +208,7 @@ class SqliteLedger:
     def attempts(self, document_id: str) -> Sequence[Attempt]:
         """See `Ledger.attempts`."""
         with self._file.read() as db:
-            return attempts_of(db, document_id)
+            return attempts_of(db, document_id, self.lease_clock.at())
 
     def settled(self, document_id: str) -> Settled | None:
         """See `Ledger.settled`."""
@@ -218,16 +217,14 @@ class SqliteLedger:
 
     def running(self) -> Sequence[Attempt]:
         """See `Ledger.running`."""
-        columns = ", ".join(f"a.{name}" for name in ATTEMPT_COLUMNS.split(", "))
         with self._file.read() as db:
-            rows = db.execute(f"SELECT {columns} {_RUNNING} ORDER BY a.started_us, a.rowid").fetchall()
-            return [to_attempt(row, outcomes_of(db, row[0]).get(row[1], ())) for row in rows]
+            return running_of(db, self.lease_clock.at())
 
     def counts(self) -> Mapping[str, int]:
         """See `Ledger.counts`."""
         with self._file.read() as db:
             (documents,) = db.execute("SELECT count(*) FROM documents").fetchone()
-            (running,) = db.execute(f"SELECT count(*) {_RUNNING}").fetchone()
+            (running,) = db.execute(f"SELECT count(*) {RUNNING}").fetchone()
             settled = dict(db.execute("SELECT status, count(*) FROM settled GROUP BY status").fetchall())
         terminal = {status.value: settled.get(status.value, 0) for status in ResultStatus}
         return {"running": running, "waiting": documents - running - sum(terminal.values()), **terminal}

@@ -7,9 +7,11 @@ them constants, are put into statements.
 from __future__ import annotations
 
 import sqlite3
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from daemon.errors import LeaseLostError
+from daemon.lease_clock import Instant
 from daemon.ledger import id_conflict
 from daemon.ledger_rows import (
     ATTEMPT_COLUMNS,
@@ -17,6 +19,7 @@ from daemon.ledger_rows import (
     OUTCOME_COLUMNS,
     SETTLED_COLUMNS,
     Row,
+    attempt_row,
     document_row,
     microseconds,
     outcome_row,
@@ -27,6 +30,16 @@ from daemon.ledger_rows import (
     to_settled,
 )
 from daemon.model import Attempt, Document, Outcome, Settled
+
+#: A row of `attempts` as it is written and seen here.
+_SEEN = f"{ATTEMPT_COLUMNS}, lease_uptime_us"
+#: The attempt that may act for its document: the newest, unended, of a document that is not settled.
+RUNNING = """
+  FROM attempts AS a
+  WHERE ended_us IS NULL
+    AND number = (SELECT max(number) FROM attempts WHERE document_id = a.document_id)
+    AND NOT EXISTS (SELECT 1 FROM settled WHERE document_id = a.document_id)
+"""
 
 
 def reopen(db: sqlite3.Connection, document_id: str) -> bool:
@@ -73,11 +86,17 @@ def end(db: sqlite3.Connection, attempt: Attempt, at: datetime) -> None:
     )
 
 
-def lease(db: sqlite3.Connection, attempt: Attempt, until: datetime) -> None:
-    """The instant at which an attempt's lease runs out."""
+def begin(db: sqlite3.Connection, attempt: Attempt, at: Instant, lease_s: float) -> None:
+    """A new attempt, whose lease ends `lease_s` after `at`."""
+    insert(db, "attempts", _SEEN, (*attempt_row(attempt), at.uptime_after(lease_s)))
+
+
+def lease(db: sqlite3.Connection, attempt: Attempt, at: Instant, lease_s: float) -> None:
+    """Let an attempt of this boot keep its lease until `lease_s` after `at`; the wall clock is for older versions."""
+    ends = (microseconds(at.now + timedelta(seconds=lease_s)), at.uptime_after(lease_s))
     db.execute(
-        "UPDATE attempts SET lease_until_us = ? WHERE document_id = ? AND number = ?",
-        (microseconds(until), attempt.document_id, attempt.number),
+        "UPDATE attempts SET lease_until_us = ?, lease_uptime_us = ? WHERE document_id = ? AND number = ?",
+        (*ends, attempt.document_id, attempt.number),
     )
 
 
@@ -87,11 +106,22 @@ def document_of(db: sqlite3.Connection, document_id: str) -> Document | None:
     return None if row is None else to_document(row)
 
 
-def attempts_of(db: sqlite3.Connection, document_id: str) -> list[Attempt]:
-    """All attempts with their outcomes, oldest first."""
+def attempts_of(db: sqlite3.Connection, document_id: str, at: Instant) -> list[Attempt]:
+    """All attempts with their outcomes, oldest first; their leases as seen from `at`."""
     outcomes = outcomes_of(db, document_id)
-    rows = db.execute(f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE document_id = ? ORDER BY number", (document_id,))
-    return [to_attempt(row, outcomes.get(row[1], ())) for row in rows.fetchall()]
+    rows = db.execute(f"SELECT {_SEEN} FROM attempts WHERE document_id = ? ORDER BY number", (document_id,))
+    return [_seen(row, outcomes, at) for row in rows.fetchall()]
+
+
+def running_of(db: sqlite3.Connection, at: Instant) -> list[Attempt]:
+    """`Ledger.running`; leases as seen from `at`."""
+    rows = db.execute(f"SELECT {_SEEN} {RUNNING} ORDER BY started_us, rowid").fetchall()
+    return [_seen(row, outcomes_of(db, row[0]), at) for row in rows]
+
+
+def _seen(row: Row, outcomes: Mapping[int, Sequence[Outcome]], at: Instant) -> Attempt:
+    *columns, lease_uptime_us = row
+    return at.seen(to_attempt(columns, outcomes.get(row[1], ())), lease_uptime_us)
 
 
 def outcomes_of(db: sqlite3.Connection, document_id: str) -> dict[int, list[Outcome]]:

@@ -48,7 +48,8 @@ def open_ledger(settings: Settings, *, clock: Clock | None = None, boot_id: str 
     """
     if settings.ledger.table:
         return _open_table(settings, clock=clock, boot_id=boot_id)
-    return SqliteLedger.open(ledger_file(settings), notices=bool(settings.notices.destination))
+    notices = bool(settings.notices.destination)
+    return SqliteLedger.open(ledger_file(settings), notices=notices, clock=clock, boot_id=boot_id)
 
 
 def open_known(settings: Settings) -> Ledger:

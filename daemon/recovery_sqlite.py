@@ -27,6 +27,7 @@ class SqliteRecovery:
     def __init__(self, ledger: SqliteLedger) -> None:
         self._file = ledger.file
         self._notices = ledger.notices
+        self._lease_clock = ledger.lease_clock
 
     def standing(self, document_id: str) -> Standing:
         """See `Recovery.standing`."""
@@ -36,7 +37,7 @@ class SqliteRecovery:
             return Standing(
                 document=document_of(db, document_id),
                 settled=settled_of(db, document_id),
-                attempts=tuple(attempts_of(db, document_id)),
+                attempts=tuple(attempts_of(db, document_id, self._lease_clock.at())),
                 reopened_after=reopened[0] if reopened else 0,
                 reclaims=dict(rows),
                 spent=_spent(db, document_id),

@@ -7,7 +7,7 @@ Rules: the contract's instants are those of one clock, so `OnTime` sets the serv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from daemon import dynamodb_table
@@ -16,6 +16,7 @@ from daemon.dynamodb_calls import Calls, date_of
 from daemon.ledger_dynamodb import DynamoDbLedger
 from tests.aws import REGION
 from tests.contract.ledger_contract import HERE, T0
+from tests.contract.on_time import OnTime
 from tests.fakes.clock import FakeClock
 
 TABLE = "bulkhead-test"
@@ -72,33 +73,14 @@ def ledger_at(
     return DynamoDbLedger(calls(endpoint, server, table=table), clock=clock, boot_id=boot_id, keep_s=keep_s)
 
 
-class OnTime:
-    """A ledger or recovery whose server's and host's clocks show each call's `now`."""
-
-    def __init__(self, edge: object, server: ServerClock, clock: FakeClock) -> None:
-        self.edge = edge
-        self._server = server
-        self._clock = clock
-
-    def beside(self, edge: object) -> Any:
-        """Another edge on the same clocks."""
-        return OnTime(edge, self._server, self._clock)
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.edge, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if "now" in kwargs:
-                self._server.now = kwargs["now"].astimezone(UTC)
-                self._clock.jump((kwargs["now"] - self._clock.now()).total_seconds())
-            return value(*args, **kwargs)
-
-        return call if callable(value) else value
-
-
 def on_time(endpoint: str, *, notices: bool = False) -> tuple[Any, DynamoDbLedger]:
     """An empty ledger for the contract, and the same without its clocks."""
     make_table(endpoint)
     server, clock = ServerClock(), FakeClock(now=T0)
+
+    def turn(now: datetime) -> None:
+        server.now = now
+        clock.jump((now - clock.now()).total_seconds())
+
     ledger = DynamoDbLedger(calls(endpoint, server), clock=clock, boot_id=HERE.boot_id, keep_s=KEEP_S, notices=notices)
-    return OnTime(ledger, server, clock), ledger
+    return OnTime(ledger, turn), ledger

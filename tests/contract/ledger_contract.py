@@ -19,7 +19,8 @@ from daemon.model import Attempt, Cause, Document, Holder, Options, Outcome, Res
 T0 = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 LEASE_S = 60.0
 HERE = Holder(host="here", boot_id="boot-1", invocation="life-1", pid=101)
-THERE = Holder(host="there", boot_id="boot-2", invocation="life-2", pid=202)
+#: Of the same boot: whoever shares a ledger that is a file is of one machine.
+THERE = Holder(host="there", boot_id="boot-1", invocation="life-2", pid=202)
 
 
 def after(seconds: float) -> datetime:

@@ -8,14 +8,18 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from daemon.errors import ResourceError
-from daemon.ledger import AlreadySettled, Held, Ledger
+from daemon.ledger import AlreadySettled, Claim, Claimed, Held, Ledger
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Document
+from daemon.recovery_sqlite import SqliteRecovery
 from tests.contract.ledger_contract import (
     CRASH,
     HERE,
@@ -28,6 +32,8 @@ from tests.contract.ledger_contract import (
     converted,
     document,
 )
+from tests.contract.on_time import sqlite_on_time
+from tests.fakes.clock import FakeClock
 from tests.fakes.ledger import MemoryLedger
 
 #: Settles one document after another, and prints each one's number once it is committed.
@@ -35,7 +41,7 @@ SETTLER = """
 import sys
 from pathlib import Path
 from daemon.ledger_sqlite import SqliteLedger
-from tests.contract.ledger_contract import CRASH, T0, claimed, converted, document
+from tests.contract.ledger_contract import CRASH, claimed, converted, document
 ledger = SqliteLedger.open(Path(sys.argv[1]))
 number = int(sys.argv[2])
 while True:
@@ -87,9 +93,8 @@ class TestSqliteLedger(LedgerContract):
     @pytest.fixture
     def ledger(self, tmp_path: Path) -> Iterator[Ledger]:
         """An empty file."""
-        ledger = SqliteLedger.open(tmp_path / "ledger.sqlite")
-        yield ledger
-        ledger.close()
+        with sqlite_on_time(tmp_path / "ledger.sqlite") as ledger:
+            yield ledger
 
 
 @pytest.mark.process
@@ -148,13 +153,14 @@ def test_two_processes_claim_at_once(tmp_path: Path) -> None:
 def test_reader_beside_a_writer(tmp_path: Path) -> None:
     """`bulkhead status` sees every committed write of a running daemon, and never an unfinished one."""
     path = tmp_path / "ledger.sqlite"
-    writer = SqliteLedger.open(path)
+    writer = SqliteLedger.open(path, clock=FakeClock(now=T0), boot_id=HERE.boot_id)
     reader = SqliteLedger.open_read_only(path)
     attempt = claimed(writer, document()).attempt
     assert reader.counts()["running"] == 1
     with writer._file.write() as connection:
         connection.execute("DELETE FROM attempts")
-        assert list(reader.attempts("report-1")) == [attempt]
+        (seen,) = reader.attempts("report-1")
+        assert replace(seen, lease_until=attempt.lease_until) == attempt
         connection.execute("ROLLBACK")
         connection.execute("BEGIN")
     writer.settle(attempt, converted(attempt))
@@ -174,30 +180,68 @@ def test_reader_of_a_missing_ledger(tmp_path: Path) -> None:
 def test_contents_survive_a_restart(tmp_path: Path) -> None:
     """A new process finds what the last one wrote, and goes on counting attempts where it stopped."""
     path = tmp_path / "ledger.sqlite"
-    ledger = SqliteLedger.open(path)
+    ledger = SqliteLedger.open(path, boot_id=HERE.boot_id)
     claimed(ledger, document())
     ledger.close()
-    ledger = SqliteLedger.open(path)
+    ledger = SqliteLedger.open(path, boot_id=HERE.boot_id)
     assert ledger.break_leases(host=HERE.host, invocation="another", now=T0) == 1
     assert claimed(ledger, document()).attempt.number == 2
     ledger.close()
 
 
-def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
-    """A lease from a future that is none any more holds as long as any other: who lives renews it, the dead do not."""
-    ledger = SqliteLedger.open(tmp_path / "ledger.db")
-    wrong = after(600)
-    first = claimed(ledger, document(), now=wrong).attempt
-    held = ledger.claim(document(), holder=THERE, now=after(0), lease_s=LEASE_S)
-    assert isinstance(held, Held)
-    assert held.lease_until == after(LEASE_S)
-    ledger.renew(first, now=after(50), lease_s=LEASE_S)
-    later = ledger.claim(document(), holder=THERE, now=after(70), lease_s=LEASE_S)
-    assert isinstance(later, Held), "it lives"
-    assert later.lease_until == after(50 + LEASE_S)
-    claimed(ledger, document("dead"), now=wrong)
-    assert isinstance(ledger.claim(document("dead"), holder=THERE, now=after(0), lease_s=LEASE_S), Held)
-    assert len(claimed(ledger, document("dead"), holder=THERE, now=after(LEASE_S + 1)).history) == 1
+STEPS_S = (-1e9, -600.0, 0.0, 600.0, 1e9)
+
+
+@pytest.mark.parametrize("step_s", STEPS_S)
+def test_no_step_of_the_wall_clock_moves_a_lease(tmp_path: Path, step_s: float) -> None:
+    """Set forward, a second attempt would begin beside a living one; set back, the dead would hold what they had."""
+    clock = FakeClock(now=T0)
+    ledger = SqliteLedger.open(tmp_path / "ledger.db", clock=clock, boot_id=HERE.boot_id)
+
+    def take() -> Claim:
+        return ledger.claim(document(), holder=THERE, now=clock.now(), lease_s=LEASE_S)
+
+    attempt = claimed(ledger, document(), now=clock.now()).attempt
+    for _ in range(2):
+        clock.jump(step_s)
+        clock.advance(LEASE_S - 1)
+        left = clock.now() + timedelta(seconds=1)
+        assert take() == Held(holder=HERE, lease_until=left)
+        (standing,) = SqliteRecovery(ledger).standing("report-1").attempts
+        assert {each.lease_until for each in (*ledger.running(), standing)} == {left}, "as a sweep compares it"
+        ledger.renew(attempt, now=clock.now(), lease_s=LEASE_S)
+        clock.jump(-step_s)
+    clock.advance(LEASE_S)
+    clock.jump(step_s)
+    assert ledger.running()[0].lease_until == clock.now()
+    assert isinstance(take(), Claimed)
+    ledger.close()
+
+
+@pytest.mark.parametrize("step_s", STEPS_S)
+@pytest.mark.parametrize("uptime_s", [5.0, 1e9])
+def test_another_boots_lease_is_over(tmp_path: Path, uptime_s: float, step_s: float) -> None:
+    """After a reboot the uptime begins again, so an old end says nothing; whoever gave the lease is dead."""
+    path = tmp_path / "ledger.db"
+    with closing(SqliteLedger.open(path, clock=FakeClock(now=T0), boot_id=HERE.boot_id)) as before:
+        claimed(before, document())
+    clock = FakeClock(now=T0 + timedelta(seconds=step_s), monotonic_s=uptime_s)
+    with closing(SqliteLedger.open(path, clock=clock, boot_id="boot-9")) as ledger:
+        assert ledger.running()[0].lease_until <= clock.now()
+        assert ledger.break_leases(host=HERE.host, invocation="new", now=clock.now()) == 0
+        again = claimed(ledger, document(), holder=replace(HERE, boot_id="boot-9"), now=clock.now())
+        assert "host here rebooted" in again.history[0].outcomes[0].detail
+
+
+def test_no_lease_is_longer_than_a_fresh_one(tmp_path: Path) -> None:
+    """Whatever wrote it: who lives renews it in time, and nobody waits longer for the dead."""
+    clock = FakeClock(now=T0)
+    ledger = SqliteLedger.open(tmp_path / "ledger.db", clock=clock, boot_id=HERE.boot_id)
+    ledger.claim(document(), holder=HERE, now=T0, lease_s=10 * LEASE_S)
+    held = ledger.claim(document(), holder=THERE, now=T0, lease_s=LEASE_S)
+    assert held == Held(holder=HERE, lease_until=after(LEASE_S))
+    clock.advance(LEASE_S)
+    claimed(ledger, document(), holder=THERE, now=clock.now())
     ledger.close()
 
 

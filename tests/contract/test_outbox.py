@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from daemon import ledger_sqlite
-from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Document, Settled
 from daemon.notice import Notice
 from daemon.outbox_sqlite import SqliteOutbox
 from daemon.recovery_sqlite import SqliteRecovery
 from tests.contract.ledger_contract import claimed, converted, document
+from tests.contract.on_time import sqlite_on_time
 from tests.contract.outbox_contract import Kept, OutboxContract
 from tests.fakes.ledger import MemoryLedger
 from tests.fakes.outbox import MemoryOutbox
 from tests.fakes.recovery import MemoryRecovery
 
 
-def beside(ledger: SqliteLedger) -> Kept:
+def beside(ledger: Any) -> Kept:
     """All three."""
-    return Kept(ledger=ledger, recovery=SqliteRecovery(ledger), outbox=SqliteOutbox(ledger.file))
+    recovery = ledger.beside(SqliteRecovery(ledger.edge))
+    return Kept(ledger=ledger, recovery=recovery, outbox=SqliteOutbox(ledger.edge.file))
 
 
 class TestMemoryOutbox(OutboxContract):
@@ -50,16 +52,14 @@ class TestSqliteOutbox(OutboxContract):
     @pytest.fixture
     def kept(self, tmp_path: Path) -> Iterator[Kept]:
         """See the contract."""
-        ledger = SqliteLedger.open(tmp_path / "ledger.db", notices=True)
-        yield beside(ledger)
-        ledger.close()
+        with sqlite_on_time(tmp_path / "ledger.db", notices=True) as ledger:
+            yield beside(ledger)
 
     @pytest.fixture
     def silent(self, tmp_path: Path) -> Iterator[Kept]:
         """See the contract."""
-        ledger = SqliteLedger.open(tmp_path / "ledger.db")
-        yield beside(ledger)
-        ledger.close()
+        with sqlite_on_time(tmp_path / "ledger.db") as ledger:
+            yield beside(ledger)
 
     def test_all_or_nothing(self, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
         """A notice that cannot be written leaves its document unsettled."""

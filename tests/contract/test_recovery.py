@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from daemon.recovery import Recovery
 from daemon.recovery_sqlite import SqliteRecovery
 from daemon.sqlite_file import SqliteFile
 from tests.contract.ledger_contract import T0
+from tests.contract.on_time import sqlite_on_time
 from tests.contract.recovery_contract import DOC, RecoveryContract
 from tests.fakes.ledger import MemoryLedger
 from tests.fakes.recovery import MemoryRecovery
@@ -40,14 +42,14 @@ class TestSqliteRecovery(RecoveryContract):
     @pytest.fixture
     def ledger(self, tmp_path: Path) -> Iterator[Ledger]:
         """An empty file."""
-        ledger = SqliteLedger.open(tmp_path / "ledger.db")
-        yield ledger
-        ledger.close()
+        with sqlite_on_time(tmp_path / "ledger.db") as ledger:
+            yield ledger
 
     @pytest.fixture
-    def recovery(self, ledger: SqliteLedger) -> Recovery:
+    def recovery(self, ledger: Any) -> Recovery:
         """Beside it."""
-        return SqliteRecovery(ledger)
+        beside: Recovery = ledger.beside(SqliteRecovery(ledger.edge))
+        return beside
 
 
 def test_a_ledger_of_the_first_schema(tmp_path: Path) -> None:

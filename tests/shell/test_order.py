@@ -63,7 +63,7 @@ def places(kind: Kind, folder: Path, clock: FakeClock) -> Places:
         return kind(folder, clock)
     (folder / "store").mkdir(exist_ok=True)
     return Places(
-        ledger=SqliteLedger.open(folder / "ledger.db"),
+        ledger=SqliteLedger.open(folder / "ledger.db", clock=clock, boot_id="boot"),
         store=DirectoryStore(folder / "store"),
         checkpoints=DirectoryCheckpoints(folder / "checkpoints"),
     )

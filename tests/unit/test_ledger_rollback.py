@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,22 @@ import pytest
 from daemon import doctor
 from daemon.config import load
 from daemon.errors import ConfigurationError
-from daemon.ledger_rows import APPLICATION_ID, MIGRATIONS, OUTCOME_COLUMNS, USABLE_FROM, to_outcome
+from daemon.ledger import Held
+from daemon.ledger_rows import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    OUTCOME_COLUMNS,
+    USABLE_FROM,
+    instant,
+    microseconds,
+    to_outcome,
+)
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.ledgers import open_to_look
-from daemon.model import Cause
+from daemon.model import Cause, Document
 from daemon.sqlite_file import SqliteFile
-from tests.contract.ledger_contract import CRASH, claimed, converted, document
+from tests.contract.ledger_contract import CRASH, HERE, LEASE_S, T0, after, claimed, converted, document
+from tests.fakes.clock import FakeClock
 
 #: What a program of another version need not know in order to write.
 ADDITIVE = (
@@ -64,6 +75,46 @@ def test_the_version_before_works_on_the_newer_ledger(tmp_path: Path) -> None:
     (outcome,) = newer.attempts("old")[0].outcomes
     assert (outcome.cause, outcome.page) == (Cause.CRASHED, 1)
     assert {name: count for name, count in newer.counts().items() if count} == {"converted": 1, "failed": 1}
+    newer.close()
+
+
+@pytest.mark.parametrize("act", ["claim", "renew", "break"])
+def test_the_version_before_knows_leases_by_the_wall_clock(tmp_path: Path, act: str) -> None:
+    """Its own column says what it always said, and as long as it runs beside, or in place of, the newer one."""
+    path, clock = tmp_path / "ledger.db", FakeClock(now=T0)
+    newer = SqliteLedger.open(path, clock=clock, boot_id=HERE.boot_id)
+    attempt = claimed(newer, document()).attempt
+    clock.advance(10)
+    if act == "renew":
+        newer.renew(attempt, now=clock.now(), lease_s=LEASE_S)
+    elif act == "break":
+        newer.break_leases(host=HERE.host, invocation="new", now=clock.now())
+    older = SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS[:USABLE_FROM])
+    with older.read() as db:
+        (until_us,) = db.execute("SELECT lease_until_us FROM attempts").fetchone()
+    older.close()
+    newer.close()
+    assert instant(until_us) == after({"claim": LEASE_S, "renew": LEASE_S + 10, "break": 10.0}[act])
+
+
+@pytest.mark.parametrize("ago_s", [0.0, 600.0])
+def test_a_lease_of_the_version_before(tmp_path: Path, ago_s: float) -> None:
+    """It ends by the wall clock, which is all that is known of it; set back, it ends as early as a fresh one."""
+    path, clock = tmp_path / "ledger.db", FakeClock(now=after(-ago_s))
+    row = (HERE.host, HERE.boot_id, HERE.invocation, microseconds(T0), microseconds(after(LEASE_S)))
+    older = SqliteFile.open(path, application_id=APPLICATION_ID, migrations=MIGRATIONS[:-1])
+    with closing(older), older.write() as db:
+        db.execute(BEFORE[0])
+        db.execute(BEFORE[1].partition("VALUES")[0] + "VALUES ('old', 1, ?, ?, ?, 7, ?, ?, NULL)", row)
+    old = Document(id="old", uri="s3://b/k")
+    for _ in range(2):  # an upgrade that was cut off after the schema, and the next one
+        SqliteLedger.open(path).close()
+    newer = SqliteLedger.open(path, clock=clock, boot_id=HERE.boot_id)
+    assert newer.running()[0].lease_until == after(LEASE_S)
+    clock.advance(LEASE_S / 2)
+    assert isinstance(newer.claim(old, holder=HERE, now=clock.now(), lease_s=LEASE_S), Held)
+    clock.advance(LEASE_S if ago_s else LEASE_S / 2)
+    claimed(newer, old, now=clock.now())
     newer.close()
 
 
