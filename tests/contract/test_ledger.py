@@ -215,6 +215,9 @@ def test_no_step_of_the_wall_clock_moves_a_lease(tmp_path: Path, step_s: float) 
     clock.jump(step_s)
     assert ledger.running()[0].lease_until == clock.now()
     assert isinstance(take(), Claimed)
+    ended = ledger.attempts("report-1")[0]
+    clock.jump(step_s)
+    assert ledger.attempts("report-1")[0] == ended, "what is past is told as it was"
     ledger.close()
 
 
