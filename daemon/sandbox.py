@@ -28,6 +28,7 @@ from daemon.errors import EngineError
 from daemon.sandbox_parts import Mode, missing
 from daemon.syscall_filter import child_program, zygote_program
 
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 # From <linux/prctl.h>.
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
@@ -208,15 +209,14 @@ def own_children() -> frozenset[int]:
 
 def _drop_capabilities(*, keep: int) -> None:
     """Give up every capability but `keep`, a set of bits below 32; who has none loses none."""
-    libc = ctypes.CDLL(None, use_errno=True)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     held = ctypes.create_string_buffer(24)
-    if libc.capget(header, held) == 0:
+    if _LIBC.capget(header, held) == 0:
         if not any(struct.unpack("=6I", held.raw)):
             return  # and is not asked: a unit that gives none forbids capset as well (~@privileged)
         _, permitted, *_ = struct.unpack("=6I", held.raw)
         kept = struct.pack("=6I", permitted & keep, permitted & keep, 0, 0, 0, 0)
-        if libc.capset(header, kept) == 0:
+        if _LIBC.capset(header, kept) == 0:
             return
     code = ctypes.get_errno()
     raise OSError(code, f"cannot give up capabilities: {os.strerror(code)}")
@@ -238,7 +238,6 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
+    if _LIBC.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"cannot set prctl option {option}: {os.strerror(code)}")

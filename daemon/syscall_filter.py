@@ -82,24 +82,27 @@ def zygote_program(machine: Machine) -> bytes:
             for kind in _CONNECTED
         ),
     }
-    return _program(machine, always, conditions)
+    return _listed(machine, always, conditions) + _decisions(machine, conditions) + _rest()
 
 
 def child_program(machine: Machine, pid: int) -> bytes:
     """Return the second lock's program: threads, but no process; signals to `pid`, itself, but to nobody else."""
     itself = ((Condition(argument=0, value=pid),),)
+    return _SAME_FOR_EVERY_CHILD[machine] + _decisions(machine, {"kill": itself, "tgkill": itself}) + _rest()
+
+
+def _same_for_every_child(machine: Machine) -> bytes:
+    """Return what comes before the lines that name the child itself."""
     nothing_new = (
         Condition(argument=0, value=0),
         *(Condition(argument=2, value=0, upper=half) for half in (False, True)),
     )
     conditions = _for_both() | {
         "clone": ((Condition(argument=0, mask=_CLONE_ESCAPES | _CLONE_THREAD, value=_CLONE_THREAD),),),
-        "kill": itself,
-        "tgkill": itself,
         "prlimit64": (nothing_new,),
         "prctl": _any_of(0, _PRCTL),
     }
-    return _program(machine, syscalls.CHILD, conditions)
+    return _listed(machine, syscalls.CHILD, conditions) + _decisions(machine, conditions)
 
 
 def _for_both() -> dict[str, Alternatives]:
@@ -124,8 +127,8 @@ def _any_of(argument: int, values: Iterable[int]) -> Alternatives:
     return tuple((Condition(argument=argument, value=value),) for value in values)
 
 
-def _program(machine: Machine, always: Mapping[str, syscalls.Numbers], conditions: Mapping[str, Alternatives]) -> bytes:
-    """Assemble: the machine, x32, the calls in the order of the lists, the rest."""
+def _listed(machine: Machine, always: Mapping[str, syscalls.Numbers], conditions: Mapping[str, Alternatives]) -> bytes:
+    """Assemble what comes first: the machine, x32, the calls without conditions in the order of the lists."""
     lines = [
         _line(_LOAD, _ARCH_AT),
         _line(_JUMP_EQUAL, machine.audit_arch, 1, 0),
@@ -138,11 +141,22 @@ def _program(machine: Machine, always: Mapping[str, syscalls.Numbers], condition
             # A call with conditions is decided by them, whatever lists it is in.
             if name not in conditions and (number := names[name][machine.column]) is not None:
                 lines += _when(_JUMP_EQUAL, number, answer)
+    return b"".join(lines)
+
+
+def _decisions(machine: Machine, conditions: Mapping[str, Alternatives]) -> bytes:
+    """Assemble the calls with conditions."""
+    lines: list[bytes] = []
     for name, alternatives in conditions.items():
         if (number := syscalls.CONDITIONAL[name][machine.column]) is not None:
             decided = _decide(alternatives)
             lines += [_line(_JUMP_EQUAL, number, 0, len(decided)), *decided]
-    return b"".join([*lines, *_when(_JUMP_GREATER, syscalls.LAST_KNOWN, _ABSENT), _line(_RETURN, _REFUSE)])
+    return b"".join(lines)
+
+
+def _rest() -> bytes:
+    """Assemble the end: what no line before has answered."""
+    return b"".join([*_when(_JUMP_GREATER, syscalls.LAST_KNOWN, _ABSENT), _line(_RETURN, _REFUSE)])
 
 
 def _decide(alternatives: Alternatives) -> list[bytes]:
@@ -174,3 +188,7 @@ def _when(jump: int, operand: int, answer: int) -> list[bytes]:
 def _line(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
     """One `struct sock_filter`, in the machine's own byte order; both machines are little-endian."""
     return struct.pack("<HBBI", code, if_true, if_false, operand)
+
+
+#: Assembled once, before any fork.
+_SAME_FOR_EVERY_CHILD: Final = {machine: _same_for_every_child(machine) for machine in MACHINES.values()}

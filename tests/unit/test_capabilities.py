@@ -33,13 +33,13 @@ class Filtered:
 
 def test_a_process_without_capabilities_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon's unit takes them all and denies the call, and the zygote must start there."""
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_args, **_options: Filtered(0, 0))
+    monkeypatch.setattr(sandbox, "_LIBC", Filtered(0, 0))
     sandbox._drop_capabilities(keep=DAC_READ_SEARCH)
 
 
 @pytest.mark.parametrize(("low", "high"), [(SYS_ADMIN, 0), (0, BPF)])
 def test_one_that_cannot_be_given_up_is_told(monkeypatch: pytest.MonkeyPatch, low: int, high: int) -> None:
     """Of the upper half too: a process that opens documents with rights that nobody knows of is a refused start."""
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_args, **_options: Filtered(low, high))
+    monkeypatch.setattr(sandbox, "_LIBC", Filtered(low, high))
     with pytest.raises(OSError, match="cannot give up capabilities: Operation not permitted"):
         sandbox._drop_capabilities(keep=DAC_READ_SEARCH)

@@ -115,6 +115,19 @@ def test_conditions(machine: str, name: str, arguments: tuple[int, ...], child: 
 
 
 @BOTH
+@pytest.mark.parametrize("name", ["kill", "tgkill"])
+def test_each_child_may_signal_itself(machine: str, name: str) -> None:
+    """What is assembled once for all of them names none of them."""
+    made = MACHINES[machine]
+    number = EVERY[name][made.column]
+    assert number is not None
+    for pid in (PID, PID + 1):
+        program = child_program(made, pid)
+        answers = [run(program, made.audit_arch, number, (asked, asked, 9)) for asked in (PID, PID + 1)]
+        assert answers == [ALLOWED if asked == pid else REFUSED for asked in (PID, PID + 1)]
+
+
+@BOTH
 @given(number=st.integers(0, 2**32 - 1), arguments=st.lists(st.integers(0, 2**64 - 1), max_size=6))
 def test_whatever_is_not_listed_is_denied(machine: str, number: int, arguments: list[int]) -> None:
     """No number, of any age, gets through without its name on a list; what is younger than the lists does not exist."""
