@@ -29,6 +29,8 @@ from daemon.redact import Limits, scrub
 MAX_LINE_BYTES = 46_000
 #: Frames of a traceback that are kept, innermost last.
 MAX_FRAMES = 24
+#: How much of each field a line holds, tried one after the other until the line is short enough.
+_LINE_LIMITS = (Limits(), Limits(text=1_024), Limits(text=256, members=24), Limits(text=64, members=8, depth=2))
 
 _Event = MutableMapping[str, Any]
 
@@ -155,7 +157,7 @@ def _json_line(_logger: Any, _method: str, event: _Event) -> str:
     """One line of JSON below `MAX_LINE_BYTES`: the longest fields give way first, then the number of members."""
     first = {key: event.pop(key) for key in ("at", "level", "event") if key in event}
     line = ""
-    for limits in (Limits(), Limits(text=1_024), Limits(text=256, members=24), Limits(text=64, members=8, depth=2)):
+    for limits in _LINE_LIMITS:
         fields = {key: scrub(value, key=key, limits=limits) for key, value in (first | dict(event)).items()}
         line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
         if len(line.encode()) <= MAX_LINE_BYTES:

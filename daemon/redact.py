@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -49,6 +50,10 @@ _TEXT_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{REDACTED}",
     ),
 )
+#: Every rule needs one of these, and most texts have none.
+_TELLTALE = re.compile(
+    r"(?:https?|wss?)://|[?&]|AKIA|ASIA|Bearer|Basic|secret|token|passw|signature|credential|access_?key", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +76,9 @@ def scrub_text(text: str, *, limit: int = Limits().text) -> str:
     """Mask credentials in `text` and keep `limit` characters of it, with the number of those that were dropped."""
     # Cut first, generously: a regular expression never runs over megabytes. What was cut in half is masked to its end.
     cut = text[: limit + 1_024]
-    for pattern, replacement in _TEXT_RULES:
-        cut = pattern.sub(replacement, cut)
+    if _TELLTALE.search(cut):
+        for pattern, replacement in _TEXT_RULES:
+            cut = pattern.sub(replacement, cut)
     # A surrogate out of a file's name cannot be written as UTF-8.
     cut = cut.encode("utf-8", "backslashreplace").decode("utf-8")
     kept = cut[:limit]
@@ -83,7 +89,7 @@ def scrub_text(text: str, *, limit: int = Limits().text) -> str:
 def scrub(value: Any, *, key: str = "", limits: Limits = Limits()) -> Any:
     """Turn `value`, the field `key`, into JSON that may leave this process."""
     empty = value is None or (isinstance(value, str) and not value)
-    if not empty and key not in _PUBLIC_KEYS and _SECRET_KEY.search(key):
+    if not empty and _is_secret(key):
         return REDACTED
     if isinstance(value, bytes | bytearray | memoryview):
         return f"[{len(value)} bytes]"
@@ -92,15 +98,22 @@ def scrub(value: Any, *, key: str = "", limits: Limits = Limits()) -> Any:
     return _plain(value, key, limits)
 
 
+@lru_cache(maxsize=512)  # the same few names in every line
+def _is_secret(key: str) -> bool:
+    return key not in _PUBLIC_KEYS and _SECRET_KEY.search(key) is not None
+
+
 def _plain(value: Any, key: str, limits: Limits) -> Any:
     """Values by type; what is none of JSON's becomes its bounded text."""
     if isinstance(value, Enum):
         value = value.value
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
+    if isinstance(value, str):
+        return scrub_text(value, limit=limits.text)
     if isinstance(value, Mapping | list | tuple | set | frozenset):
         return _members(value, key, limits)
-    return scrub_text(value if isinstance(value, str) else _text_of(value), limit=limits.text)
+    return scrub_text(_text_of(value), limit=limits.text)
 
 
 def _members(value: Mapping[Any, Any] | Collection[Any], key: str, limits: Limits) -> Any:

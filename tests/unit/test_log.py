@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon import log as log_module
+from daemon import redact
 from daemon.config import LogSettings
 from daemon.redact import REDACTED, Limits, scrub, scrub_text
 
@@ -221,3 +223,11 @@ def test_presigned_query_is_masked_wherever_it_stands(text: str, secret: str) ->
     masked = scrub_text(f"{text} https://bucket.example/key?X-Amz-Signature={secret} {text}", limit=10_000)
     assert f"={secret}" not in masked
     assert REDACTED in masked
+
+
+@pytest.mark.parametrize("rule", [pattern for pattern, _ in redact._TEXT_RULES], ids=range(len(redact._TEXT_RULES)))
+@given(data=st.data())
+def test_whatever_a_rule_knows_is_masked(rule: re.Pattern[str], data: st.DataObject) -> None:
+    """Most texts are told to be harmless at one glance; none that a rule matches may be among them."""
+    text = data.draw(st.from_regex(rule, fullmatch=True))
+    assert REDACTED in scrub_text(text, limit=10_000)
