@@ -131,6 +131,9 @@ def next_step(outcomes: Sequence[Outcome], *, pages: Pages, ocr: bool, rules: Ru
     standing = Standing.after(outcomes, ocr=ocr, max_page_crashes=rules.max_page_crashes)
     if standing.given_up:
         return DeadLetter(cause=outcomes[-1].cause, detail=history_of(outcomes))
+    if pages.count and standing.leaves_nothing_of(pages.count):
+        detail = f"{history_of(outcomes)}; then nothing was left to try of any page"
+        return DeadLetter(cause=outcomes[-1].cause, detail=detail)
     return Convert(plan=plan_of(standing, pages, rules))
 
 

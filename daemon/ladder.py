@@ -140,6 +140,10 @@ class Standing:
         footing = self.footings.get(page)
         return self.default if footing is None else footing.mode
 
+    def leaves_nothing_of(self, pages: int) -> bool:
+        """Each of so many pages is a gap: no child can make anything of them, since none may touch them."""
+        return all(self.mode_of(page) is PageMode.GAP for page in range(1, pages + 1))
+
     @property
     def apart(self) -> frozenset[int]:
         """Pages that get a child of their own."""

@@ -35,6 +35,7 @@ from daemon.model import (
     PageReport,
     PageState,
     Plan,
+    Stage,
 )
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -89,6 +90,27 @@ def test_every_history_has_a_next_step(outcomes: list[Outcome], ocr: bool) -> No
 def test_a_crash_that_names_no_page_is_retried_once_without_ocr(cause: Cause) -> None:
     """Most documents have a text layer: the code that crashed must not cost it."""
     assert after([outcome(cause)]) == Convert(plan=plan(PageMode.WITHOUT_OCR))
+
+
+def crashes(page: int, times: int) -> list[Outcome]:
+    """The page ended so many children while its content was parsed."""
+    return [replace(outcome(Cause.CRASHED), stage=Stage.PARSE, page=page) for _ in range(times)]
+
+
+def test_a_document_of_lost_pages_needs_no_further_child() -> None:
+    """Four rungs are tried, and the last crash is the cause: a child that may touch no page can only fail."""
+    tried = crashes(1, 4)
+    step = next_step(tried, pages=Pages(count=1), ocr=True, rules=RULES)
+    detail = "; then ".join(["it was crashed"] * 4) + "; then nothing was left to try of any page"
+    assert step == DeadLetter(cause=Cause.CRASHED, detail=detail)
+    assert isinstance(next_step(tried[:3], pages=Pages(count=1), ocr=True, rules=RULES), Convert)
+
+
+@pytest.mark.parametrize("count", [None, 2])
+def test_a_page_that_may_still_have_text_is_converted(count: int | None) -> None:
+    """One gap is no reason to give up the others, nor those whose number nobody knows."""
+    step = next_step(crashes(1, 4), pages=Pages(count=count), ocr=True, rules=RULES)
+    assert step == Convert(plan=Plan(default=PageMode.FULL, modes={1: PageMode.GAP}, most_pages=40))
 
 
 def test_both_causes_are_in_the_dead_letter() -> None:
