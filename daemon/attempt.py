@@ -36,7 +36,7 @@ from daemon.model import Attempt, Cause, Conversion, Document, Holder, Outcome, 
 from daemon.not_now import NotNowError, outage_of, raise_if_stopped
 from daemon.peaks import Traits
 from daemon.room import Room
-from daemon.suspicion import TROUBLE
+from daemon.suspicion import TROUBLE, letters_answer
 from daemon.turns import Turn
 
 log = structlog.get_logger()
@@ -83,6 +83,8 @@ class Work:
         self.carried = carried_over(history)
         #: Canaries that this host had begun at the last trouble of a child; None without trouble.
         self.trouble: int | None = None
+        #: A canary of letters alone answers for all of that trouble.
+        self.of_letters = True
         self.fetched: Fetched | None = None
         self.conversion: Conversion | None = None
         self.pages = KeptPages(edges.checkpoints, document.id, scratch=edges.scratch)
@@ -227,6 +229,7 @@ class Work:
             self.edges.ledger.record_outcome(self.attempt, outcome)
         if outcome.cause in TROUBLE:
             self.trouble = self.edges.trust.saw_trouble(self.document.id)
+            self.of_letters = self.of_letters and letters_answer(outcome)
 
     def _answer_for_host(self, step: Step) -> None:
         """Before a child's trouble is held against the document for good, the host proves that it is not its own."""
@@ -234,7 +237,7 @@ class Work:
         if self.trouble is None or not (trust.owes_canary or isinstance(step, Complete | DeadLetter)):
             return
         try:
-            trust.answer(self.trouble, self.held.switch)
+            trust.answer(self.trouble, self.held.switch, letters=self.of_letters)
         except WorldError:
             raise_if_stopped(self.held)
             raise

@@ -1,8 +1,8 @@
 """When a host stops believing that its documents are to blame.
 
 Core. A fold over what is seen on one host: `Suspicion` in, `Suspicion` out. Rules: trouble of one document, however
-often it is tried, counts once; a document that converts without trouble clears the others' count; only a canary clears
-the host; a canary that passes means that the documents are guilty, so a queue of poison documents never stops a
+often it is tried, counts once; a document that converts without trouble clears the others' count; only a whole canary
+clears the host; one that passes means that the documents are guilty, so a queue of poison documents never stops a
 host; a canary that fails stops it, and the second one without a clean document between is told to a person, once.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from daemon.model import Cause
+from daemon.model import Cause, Outcome, Stage
 
 #: What a broken host does to a document that is not at fault. Refusals of the document itself are not among them.
 TROUBLE = frozenset(
@@ -25,6 +25,10 @@ TROUBLE = frozenset(
         Cause.ZYGOTE_DIED,
     }
 )
+#: Stages at which nothing was read from a picture yet, and ends that code brings about, not a want of memory or time:
+#: a host that is at fault for such a one does the same to a page of letters.
+_BEFORE_PICTURES = frozenset({Stage.START, Stage.OPEN, Stage.PARSE})
+_BY_CODE = frozenset({Cause.CRASHED, Cause.PROTOCOL, Cause.STALLED, Cause.ENGINE_ERROR})
 #: Failed canaries after which a person is told: the second one ran in a fresh zygote.
 _TELL_AFTER = 2
 #: The exponent's bound; the pause has its own.
@@ -71,6 +75,11 @@ class Suspicion:
     def failed(self) -> Suspicion:
         """The canary did not convert, or no child could be started."""
         return replace(self, suspended=True, failures=self.failures + 1)
+
+
+def letters_answer(outcome: Outcome) -> bool:
+    """Whether a canary of letters alone, a fifth of the work, says if the host is to blame for this trouble."""
+    return outcome.cause in _BY_CODE and outcome.stage in _BEFORE_PICTURES
 
 
 def pause_s(failures: int, *, first_s: float, longest_s: float) -> float:

@@ -1,8 +1,9 @@
 """Whether this host may be believed when it says that documents kill their children.
 
 Shell: joins `suspicion.py` with the canary, for all slots. Rules: no document is settled with a crash on its record
-unless a canary that began after the crash has converted; one canary at a time; nothing is decided here. A failed
-canary suspends the host: what is in trouble goes back to the queue, and nothing of it is held against the document.
+unless a canary that began after the crash has converted, one of letters alone where letters answer for the crash; one
+canary at a time; nothing is decided here. A failed canary suspends the host: what is in trouble goes back to the
+queue, and nothing of it is held against the document.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class Proof:
 class Court:
     """What a host needs to prove itself."""
 
-    #: Converts the canary of this number in a child, until the switch is pulled. Raises `WorldError` when it was, and
-    #: `OSError` when there is no room for a child.
-    prove: Callable[[int, KillSwitch], Proof]
+    #: Converts the canary of this number in a child, until the switch is pulled; with its picture, or letters alone.
+    #: Raises `WorldError` when it was pulled, and `OSError` when there is no room for a child.
+    prove: Callable[[int, KillSwitch, bool], Proof]
     #: Puts a fresh engine in the place of the one that failed. Raises EngineError.
     renew: Callable[[], object]
     #: Ends a `renew` that is still loading.
@@ -59,7 +60,9 @@ class Trust:
         self._proving = threading.Lock()
         self._suspicion = Suspicion(window=window)
         self._begun = 0
+        #: Numbers of the last canaries that passed: whatever they held, and with a picture.
         self._last_passed = 0
+        self._last_whole = 0
         self._on_suspended: Callable[[], None] = lambda: None
 
     def listen(self, on_suspended: Callable[[], None]) -> None:
@@ -96,9 +99,10 @@ class Trust:
         with self._lock:
             self._suspicion = self._suspicion.clean()
 
-    def answer(self, number: int, switch: KillSwitch) -> None:
+    def answer(self, number: int, switch: KillSwitch, *, letters: bool = False) -> None:
         """Return when a canary that began after `number` has converted: then the document is to blame.
 
+        One of `letters` alone will do where these answer for its trouble, unless the host owes a whole one.
         Raises `WorldError(POISON_HOST)` when it does not convert, and like `Court.prove`.
         """
         court = self._court
@@ -107,9 +111,10 @@ class Trust:
         with self._proving:
             if self.suspended:
                 raise WorldError(Cause.POISON_HOST, "this host has not proved itself since its canary failed")
-            if self._last_passed > number:
+            whole = not letters or self._suspicion.owes_canary
+            if (self._last_whole if whole else self._last_passed) > number:
                 return
-            proof = self._prove(court, switch)
+            proof = self._prove(court, switch, whole=whole)
         if not proof.passed:
             raise WorldError(Cause.POISON_HOST, f"this host is at fault: {proof.detail}")
 
@@ -127,7 +132,7 @@ class Trust:
         with self._proving:
             try:
                 court.renew()
-                self._prove(court, switch)
+                self._prove(court, switch, whole=True)
             except EngineError as error:
                 if switch.reason is None:
                     self._judge(court, Proof(passed=False, detail=str(error)))
@@ -142,20 +147,25 @@ class Trust:
         if self._court is not None:
             self._court.abandon()
 
-    def _prove(self, court: Court, switch: KillSwitch) -> Proof:
+    def _prove(self, court: Court, switch: KillSwitch, *, whole: bool) -> Proof:
         with self._lock:
             self._begun += 1
             number = self._begun
-        proof = court.prove(number, switch)
+        proof = court.prove(number, switch, whole)
         if proof.passed:
             self._last_passed = number
-        self._judge(court, proof)
+            self._last_whole = number if whole else self._last_whole
+        self._judge(court, proof, whole=whole)
         return proof
 
-    def _judge(self, court: Court, proof: Proof) -> None:
+    def _judge(self, court: Court, proof: Proof, *, whole: bool = True) -> None:
         with self._lock:
-            before = self._suspicion
-            now = self._suspicion = before.passed() if proof.passed else before.failed()
+            now = before = self._suspicion
+            if not proof.passed:
+                now = before.failed()
+            elif whole:
+                now = before.passed()
+            self._suspicion = now
         if proof.passed:
             log.info("host.trusted" if before.suspended else "host.proved", detail=proof.detail)
             if before.suspended:

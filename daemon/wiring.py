@@ -174,7 +174,7 @@ def _trust(settings: Settings, children: Children, *, clock: Clock, on_poisoned:
     """What lets this host prove that documents are to blame, and not itself."""
     rules = settings.host
 
-    def prove(number: int, switch: KillSwitch) -> Proof:
+    def prove(number: int, switch: KillSwitch, painted: bool) -> Proof:  # noqa: FBT001 - the court's
         return convert_canary(
             children,
             clock=clock,
@@ -183,6 +183,7 @@ def _trust(settings: Settings, children: Children, *, clock: Clock, on_poisoned:
             switch=switch,
             scratch=settings.state_dir / "scratch",
             failpoints=settings.failpoints if settings.allow_failpoints else "",
+            painted=painted,
         )
 
     def renew() -> object:

@@ -33,6 +33,8 @@ class Bad:
     broken: threading.Event = field(default_factory=threading.Event)
     canaries: int = 0
     renewals: int = 0
+    #: Whether each canary had its picture.
+    painted: list[bool] = field(default_factory=list)
     notes: list[str | None] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     on_canary: Callable[[KillSwitch], None] = lambda _switch: None
@@ -52,9 +54,10 @@ class Bad:
             longest_pause_s=0.02,
         )
 
-    def prove(self, number: int, switch: KillSwitch) -> Proof:
+    def prove(self, number: int, switch: KillSwitch, painted: bool) -> Proof:  # noqa: FBT001 - the court's
         """One canary."""
         self.canaries = number
+        self.painted.append(painted)
         self.on_canary(switch)
         if switch.reason is not None:
             raise WorldError(Cause.DRAINED, "told to stop")
@@ -345,6 +348,59 @@ def test_a_canary_without_room() -> None:
     assert bench.released == [Cause.DISK_FULL]
     assert len(bench.queue.dead) == 1
     assert not trust.suspended
+
+
+def test_letters_answer_for_a_document_that_dies_of_being_opened() -> None:
+    """A fifth of the work. One that dies of its layout, or of memory as well, needs the whole canary."""
+    bad = Bad()
+    bad.broken.clear()
+    converter = ScriptedConverter(
+        causes={"opened": (Cause.CRASHED,), "starved": (Cause.CRASHED, Cause.MEMORY)},
+        traps={("laid-out", 1): {PageMode.FULL}},
+    )
+    bench = Bench(workers=1, converter=converter, trust=Trust(window=9, court=bad.court()))
+    bench.send("opened", "laid-out", "starved")
+    with running(bench):
+        bench.wait_for_news(3)
+    assert bad.painted == [False, True, True]
+    assert len(bench.queue.dead) == 2
+
+
+def test_a_canary_of_letters_answers_for_letters_only() -> None:
+    """It is no answer to a document that died of a picture; a whole one is an answer to both."""
+    bad = Bad()
+    bad.broken.clear()
+    trust, switch = Trust(court=bad.court()), KillSwitch()
+    number = trust.saw_trouble("a")
+    trust.answer(number, switch, letters=True)
+    trust.answer(number, switch, letters=True)
+    assert bad.painted == [False]
+    trust.answer(number, switch)
+    trust.answer(number, switch)
+    trust.answer(number, switch, letters=True)
+    assert bad.painted == [False, True]
+
+
+def test_many_documents_in_trouble_ask_for_the_whole_canary() -> None:
+    """Letters clear nobody's count: the third document in a row brings the picture, whatever it died of."""
+    bad = Bad()
+    bad.broken.clear()
+    trust = Trust(window=3, court=bad.court())
+    for name in ("a", "b", "c", "d"):
+        trust.answer(trust.saw_trouble(name), KillSwitch(), letters=True)
+    assert bad.painted == [False, False, True, False]
+
+
+def test_a_canary_of_letters_that_dies_suspends_the_host() -> None:
+    """What ends the suspension is a whole one."""
+    bad = Bad(cured_after=1)
+    trust = Trust(court=bad.court())
+    with pytest.raises(WorldError, match="at fault"):
+        trust.answer(trust.saw_trouble("a"), KillSwitch(), letters=True)
+    assert trust.suspended
+    trust.prove_anew(KillSwitch())
+    assert not trust.suspended
+    assert bad.painted == [False, True]
 
 
 def test_without_a_court_documents_are_to_blame() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.causes import PERMANENT_CAUSES, WORLD_CAUSES
-from daemon.model import Cause
-from daemon.suspicion import TROUBLE, Suspicion, pause_s
+from daemon.model import Cause, Outcome, Stage
+from daemon.suspicion import TROUBLE, Suspicion, letters_answer, pause_s
 
 #: What can be seen: trouble of one of five documents, a clean one, a canary's end.
 EVENTS = st.one_of(st.sampled_from(["a", "b", "c", "d", "e"]), st.sampled_from(["CLEAN", "PASSED", "FAILED"]))
@@ -103,6 +103,15 @@ def test_a_person_is_told_once_for_a_spell(events: list[str]) -> None:
         rises += now.told and not before.told
         assert rises <= 1
         before = now
+
+
+@pytest.mark.parametrize("stage", [*Stage, None])
+@pytest.mark.parametrize("cause", sorted(TROUBLE))
+def test_letters_answer_for_what_came_before_pictures(cause: Cause, stage: Stage | None) -> None:
+    """A want of memory or of time, and whatever ends a child while it reads, or nobody knows where, asks for more."""
+    by_code = cause in {Cause.CRASHED, Cause.PROTOCOL, Cause.STALLED, Cause.ENGINE_ERROR}
+    early = stage in {Stage.START, Stage.OPEN, Stage.PARSE}
+    assert letters_answer(Outcome(cause=cause, detail="it ended", stage=stage)) is (by_code and early)
 
 
 def test_pauses_grow_and_are_bounded() -> None:
