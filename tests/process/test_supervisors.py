@@ -246,7 +246,7 @@ def told_of_zygotes(logs: Sequence[Mapping[str, object]]) -> list[object]:
 
 def test_zygote_that_is_stuck(tmp_path: Path) -> None:
     """A zygote that does not answer is ended at the start's deadline, and its document is released."""
-    ward = Ward("zygote", tmp_path, start_timeout_s=1.5)
+    ward = Ward("zygote", tmp_path, start_timeout_s=5)
     ward.children.start()
     pid = ward.children.zygote_pid
     assert pid is not None
@@ -288,7 +288,7 @@ class NoSupervisor:
 
 def test_short_document_and_stuck_zygote(tmp_path: Path) -> None:
     """A document that may take less time than a start is released all the same, and pays nothing for the outage."""
-    ward = Ward("zygote", tmp_path, start_timeout_s=1.5)
+    ward = Ward("zygote", tmp_path, start_timeout_s=5)
     ward.children.start()
     pid = ward.children.zygote_pid
     assert pid is not None
