@@ -2,7 +2,8 @@
 
 Rules: a set is the same documents in the same order for every way. One of a hundred documents is a killer: its process
 dies by SIGSEGV when it comes to the page that the file's name says, each time, whoever runs it. Of a corpus only short
-documents are taken, so that a round of all sets stays below a quarter of an hour; what was taken is in the report.
+documents are taken, several times each: a set that ends after seconds tells how well its last document was placed. What
+was taken is in the report.
 """
 
 from __future__ import annotations
@@ -48,8 +49,11 @@ class Batch:
     """What each method converts."""
 
     name: Set
+    #: In passes over the distinct documents, the last pass perhaps cut short.
     good: Sequence[Doc]
     killers: Sequence[Doc]
+    #: File names of the documents that `good` repeats, in its order.
+    distinct: Sequence[str]
 
     @property
     def mixed(self) -> list[Doc]:
@@ -79,34 +83,50 @@ def one_pagers(folder: Path, count: int) -> Batch:
     made = folder / "samples"
     samples.write(made)
     names = [ONE_PAGERS[number % len(ONE_PAGERS)] for number in range(count)]
-    good = [Path(shutil.copy(made / name, folder / f"{number:03}-{name}")) for number, name in enumerate(names)]
-    return _batch(Set.ONE_PAGERS, docs(good), folder, of=made / "letter.pdf")
+    good = _copies([made / name for name in names], folder)
+    return _batch(Set.ONE_PAGERS, good, folder, of=made / "letter.pdf", distinct=list(dict.fromkeys(names)))
 
 
-def from_corpus(name: Set, corpus: Path, folder: Path) -> Batch:
-    """The short documents of the corpus's own folder for this set; the killers are made in `folder`."""
+def from_corpus(name: Set, corpus: Path, folder: Path, *, repeat: int) -> Batch:
+    """The short documents of the corpus's own folder for this set, `repeat` copies of each and the killers in `folder`.
+
+    Each pass begins with the largest, by pages, then bytes: no way ends with a worker idle beside a large document, and
+    copies of one document are as far apart as can be.
+    """
     part, most_pages = {Set.BORN_DIGITAL: ("a", _BORN_DIGITAL_PAGES), Set.SCANNED: ("b", _SCANNED_PAGES)}[name]
     pages = _pages(corpus)
     known = [path for path in sorted((corpus / part).iterdir()) if path.is_file() and path.name not in _TOO_SLOW]
     short = docs([path for path in known if pages.get(f"{part}/{path.name}", 1) <= most_pages])
     chosen = short if name is Set.BORN_DIGITAL else short[:_SCANS]
-    return _batch(name, chosen, folder, of=chosen[0].path)
+
+    def size(doc: Doc) -> tuple[int, int]:
+        return pages.get(f"{part}/{doc.name}", 1), doc.path.stat().st_size
+
+    each = sorted(chosen, key=size, reverse=True)
+    good = _copies([doc.path for doc in each] * repeat, folder)
+    return _batch(name, good, folder, of=chosen[0].path, distinct=[doc.name for doc in each])
 
 
 def long(folder: Path, pages: int) -> Batch:
     """One document of so many pages, made in `folder`."""
     path = folder / f"long-{pages}.pdf"
     path.write_bytes(long_document(pages))
-    return _batch(Set.LONG, docs([path]), folder, of=path, page=min(_LONG_KILLS_AT, pages))
+    good, kills_at_page = docs([path]), min(_LONG_KILLS_AT, pages)
+    return _batch(Set.LONG, good, folder, of=path, distinct=[path.name], page=kills_at_page)
 
 
-def _batch(name: Set, good: Sequence[Doc], folder: Path, *, of: Path, page: int = 1) -> Batch:
+def _copies(paths: Sequence[Path], folder: Path) -> list[Doc]:
+    """One of each path, in `folder`, under a name of its own: a second message about a file would convert nothing."""
+    return docs([Path(shutil.copy(path, folder / f"{number:03}-{path.name}")) for number, path in enumerate(paths)])
+
+
+def _batch(name: Set, good: Sequence[Doc], folder: Path, *, of: Path, distinct: Sequence[str], page: int = 1) -> Batch:
     """`good`, and copies of `of` that kill at `page`."""
     killers = [
         Path(shutil.copy(of, folder / f"killer-{page}-{name}-{number}{of.suffix}"))
         for number in range(max(1, round(len(good) * KILLER_SHARE)))
     ]
-    return Batch(name=name, good=good, killers=docs(killers))
+    return Batch(name=name, good=good, killers=docs(killers), distinct=distinct)
 
 
 def _pages(corpus: Path) -> dict[str, int]:

@@ -55,6 +55,8 @@ class Run:
     #: Documents with a result.
     delivered: int
     elapsed_s: float
+    #: Of the daemon's parent alone, no child and no zygote; None of a way that has none.
+    parent_cpu_s: float | None = None
 
     @property
     def per_minute(self) -> float:

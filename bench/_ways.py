@@ -34,6 +34,8 @@ WAYS = (
     *(LOOP, TWO_ZYGOTE, TWO_LOOPS, WITH_KILLERS, POOL, ZYGOTE, CELERY, SPAWN),
     *(LOOP_KILLED, POOL_KILLED, CELERY_KILLED, SPAWN_KILLED),
 )
+#: Those that are the daemon, whose parent runs in the bench's own process.
+DAEMONS = (ZYGOTE, TWO_ZYGOTE, WITH_KILLERS, SPAWN, SPAWN_KILLED)
 #: Those whose batch has killers.
 KILLED = (WITH_KILLERS, LOOP_KILLED, POOL_KILLED, CELERY_KILLED, SPAWN_KILLED)
 
@@ -46,9 +48,11 @@ def of_set(name: Set) -> list[str]:
     return [way for way in WAYS if way not in left_out]
 
 
-def spawned(documents: Sequence[Doc]) -> list[Doc]:
-    """A few of them, spread over the whole batch."""
-    return list(documents[:: max(1, len(documents) // SPAWNED)][:SPAWNED])
+def spawned(batch: Batch) -> list[Doc]:
+    """A few of the good ones, spread over the first pass: no document twice while there are others."""
+    once = batch.good[: max(SPAWNED, len(batch.distinct))]
+    count = min(SPAWNED, len(once))
+    return [once[number * len(once) // count] for number in range(count)]
 
 
 @contextmanager
@@ -70,14 +74,14 @@ def ways(warm: Sequence[Doc]) -> Iterator[Mapping[str, Way]]:
             ZYGOTE: lambda batch: by_daemon(batch.good, "zygote", 1, warm=once),
             TWO_ZYGOTE: lambda batch: by_daemon(batch.good, "zygote", 2, warm=once),
             WITH_KILLERS: lambda batch: by_daemon(batch.mixed, "zygote", 2, failpoints(batch.killers), warm=once),
-            SPAWN: lambda batch: by_daemon(spawned(batch.good), "spawn", 2),
+            SPAWN: lambda batch: by_daemon(spawned(batch), "spawn", 2),
             POOL: lambda batch: by_pool(executor, batch.good),
             CELERY: lambda batch: celery.deliver(batch.good),
             LOOP_KILLED: lambda batch: _by_fresh_loop(batch.mixed, warm),
             POOL_KILLED: lambda batch: _by_fresh_pool(batch.mixed, warm),
             CELERY_KILLED: lambda batch: _by_celery_killed(celery, batch.mixed, warm),
             SPAWN_KILLED: lambda batch: by_daemon(
-                [*spawned(batch.good), batch.killers[0]], "spawn", 2, failpoints(batch.killers)
+                [*spawned(batch), batch.killers[0]], "spawn", 2, failpoints(batch.killers)
             ),
         }
 
@@ -90,7 +94,12 @@ def by_daemon(
     if found.workers != workers:
         raise SystemExit(f"cannot compare {workers} workers: this host has room for {found.workers}; use a larger one")
     assert points or found.dead_letters == 0, "good documents are delivered"
-    return Run(given=len(documents), delivered=found.documents, elapsed_s=found.elapsed_s)
+    return Run(
+        given=len(documents),
+        delivered=found.documents,
+        elapsed_s=found.elapsed_s,
+        parent_cpu_s=found.parent_cpu_s,
+    )
 
 
 def by_loops(loops: Sequence[Loop], documents: Sequence[Doc]) -> Run:

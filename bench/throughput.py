@@ -6,6 +6,7 @@ in-process loop, which does none of that. What two busy cores cost by themselves
 apart by `ratio_machine`: two in-process loops at once, compared in the same way. Killers are documents whose process
 dies whenever it comes to one of their pages; of each way it is told how many documents it delivered all the same.
 A single document is converted by one child at a time, so of the set `long` everything is compared to one loop.
+`parent_cpu_ms_per_document` is CPU time of the daemon's parent over all documents that it was given, killers included.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from bench._measure import Doc, Run, docs, in_turn, machine, median, prepared, r
 from daemon import samples
 
 TARGET, TARGET_WITH_KILLERS = 0.95, 0.9
+#: Of each real document: a set then keeps one loop busy for about a minute, beside which the last document is little.
+REPEAT = 4
 
 
 @dataclass(slots=True)
@@ -45,6 +48,11 @@ class Runs:
         """One value per round: `part` over `times` `whole`."""
         both = zip(self.per_minute(part), self.per_minute(whole), strict=False)  # none of a way that has no turn
         return [ratio(mine, times * theirs) for mine, theirs in both]
+
+    def parent_cpu_ms(self, way: str) -> list[float]:
+        """Per document that was given, one value per round; none of a way without a parent, or without a turn."""
+        runs = self.by_way.get(way, [])
+        return [1000 * ratio(run.parent_cpu_s, run.given) for run in runs if run.parent_cpu_s is not None]
 
     def delivered_share(self, way: str) -> float:
         """Of all documents of all rounds that it was given, killers included."""
@@ -85,15 +93,18 @@ def report(runs: Runs) -> dict[str, object]:
     }
     spreads = {name: spread(values, digits=4) for name, values in ratios.items()}
     spreads |= {f"documents_per_minute.{way}": spread(runs.per_minute(way)) for way in _ways.WAYS}
+    spreads |= {f"parent_cpu_ms_per_document.{way}": spread(runs.parent_cpu_ms(way)) for way in _ways.DAEMONS}
     other = runs.best_other()
     ratios_of_other = [] if other is None else runs.ratios(other, _ways.LOOP, times=busy)
     return {
         **{name: median(values, digits=4) for name, values in ratios.items()},
         "ratio_is_over_loops": busy,
         "documents_per_minute": {way: median(runs.per_minute(way), digits=1) for way in _ways.WAYS},
+        "parent_cpu_ms_per_document": {way: median(runs.parent_cpu_ms(way), digits=1) for way in _ways.DAEMONS},
         "documents": len(runs.batch.good),
-        "document_names": [doc.name for doc in runs.batch.good],
-        "documents_spawned": len(_ways.spawned(runs.batch.good)),
+        "distinct_documents": len(runs.batch.distinct),
+        "document_names": list(runs.batch.distinct),
+        "documents_spawned": len(_ways.spawned(runs.batch)),
         "killers": len(runs.batch.killers),
         "with_killers": {way: _delivered(runs, way) for way in _ways.KILLED if runs.by_way.get(way)},
         "best_other_with_killers": other,
@@ -119,19 +130,29 @@ def table(runs: Runs) -> Table:
         shown.add_column(column, justify="left" if column == "way" else "right")
     for way in _ways.of_set(batch.name):
         part = way.startswith(_ways.SPAWN)  # which converts only some, so that its rate is of other documents
-        whole = "" if part else f"{median(runs.ratios(way, _ways.LOOP, times=batch.busy)) or 0.0:.3f}"
+        whole = "" if part else _said(runs.ratios(way, _ways.LOOP, times=batch.busy))
         given, delivered = (sum(getattr(run, name) for run in runs.by_way[way]) for name in ("given", "delivered"))
         name = f"{way}  (best of the others)" if way == other else way
         shown.add_row(name, str(spread(runs.per_minute(way), digits=1)), whole, f"{delivered} of {given}")
     shown.caption = (
-        f"{len(batch.good)} documents, {len(batch.killers)} killers where there are any; "
-        f"spawn ran {len(_ways.spawned(batch.good))}. "
+        f"{len(batch.good)} documents, {len(batch.distinct)} of them distinct, "
+        f"{len(batch.killers)} killers where there are any; spawn ran {len(_ways.spawned(batch))}. "
         f"Target: {TARGET} of {batch.busy} x one loop, {TARGET_WITH_KILLERS} with killers."
     )
     return shown
 
 
-def batches(names: Sequence[Set], folder: Path, *, count: int, pages: int, corpus: Path | None) -> list[Batch]:
+def _said(ratios: Sequence[float]) -> str:
+    """As a cell: the median, and the middle half where there is more than one round."""
+    found = spread(ratios, digits=3)
+    if found is None:
+        return ""
+    return f"{found.median:.3f}" + (f"  ({found.low:.3f} to {found.high:.3f})" if found.count > 1 else "")
+
+
+def batches(
+    names: Sequence[Set], folder: Path, *, count: int, pages: int, corpus: Path | None, repeat: int
+) -> list[Batch]:
     """The sets that were asked for, each made in a folder of its own below `folder`; all that exist by default."""
     if corpus is None and (missing := {Set.BORN_DIGITAL, Set.SCANNED} & set(names)):
         raise SystemExit(f"cannot measure {', '.join(sorted(missing))}: name a folder of real documents with --corpus")
@@ -145,7 +166,7 @@ def batches(names: Sequence[Set], folder: Path, *, count: int, pages: int, corpu
             found.append(_batches.long(own, pages))
         else:
             assert corpus is not None, "refused above"
-            found.append(_batches.from_corpus(name, corpus, own))
+            found.append(_batches.from_corpus(name, corpus, own, repeat=repeat))
     return found
 
 
@@ -158,11 +179,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--one-pagers", type=int, default=200, help="documents of the set one-pagers")
     parser.add_argument("--long-pages", type=int, default=100, help="pages of the set long")
     parser.add_argument("--corpus", type=Path, help="a folder whose `a` is born digital and whose `b` is scanned")
+    repeat = f"copies of each real document (default: {REPEAT}, so that a set lasts about a minute on one loop)"
+    parser.add_argument("--repeat", type=int, default=REPEAT, metavar="N", help=repeat)
     options = parser.parse_args(argv)
+    if options.repeat < 1:
+        parser.error("cannot repeat documents less than once; give --repeat 1 or more")
     errors = Console(stderr=True)
     with prepared() as load, tempfile.TemporaryDirectory(prefix="bench-batch-") as folder:
         chosen = batches(
-            options.sets, Path(folder), count=options.one_pagers, pages=options.long_pages, corpus=options.corpus
+            options.sets,
+            Path(folder),
+            count=options.one_pagers,
+            pages=options.long_pages,
+            corpus=options.corpus,
+            repeat=options.repeat,
         )
         samples.write(Path(folder))
         warm = docs([Path(folder) / "letter.pdf", Path(folder) / "table.pdf"] * 2)

@@ -10,14 +10,12 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from bench import _batches, _pss, _ways, overhead, throughput
+from bench import _pss, _ways, overhead, throughput
 from bench._batches import Batch, Set
-from bench._measure import Cost, Doc, Run, docs, in_turn, kills_at, median, prepared, spread
+from bench._measure import Cost, Doc, Run, docs, in_turn, median, prepared, spread
 from daemon.children import ChildJob, ChildResult
-from daemon.convert_inputs import describe
 from daemon.errors import EngineError
-from daemon.failpoints import Action, Point, parse
-from daemon.model import MediaType, Options, PageRecord, PageReport, PageState
+from daemon.model import MediaType, PageRecord, PageReport, PageState
 
 
 def test_a_spread_is_the_median_and_the_middle_half() -> None:
@@ -113,7 +111,8 @@ def test_overhead_of_a_method_that_had_no_turn_is_null() -> None:
 
 def runs(name: Set = Set.ONE_PAGERS) -> throughput.Runs:
     """Two rounds of 100 documents: two workers make 1.9 and 1.7 of one loop, two bare loops 1.9 of it."""
-    batch = Batch(name=name, good=documents(1 if name is Set.LONG else 100), killers=documents(1))
+    good = documents(1 if name is Set.LONG else 100)
+    batch = Batch(name=name, good=good, killers=documents(1), distinct=[doc.name for doc in good[:25]])
     found = throughput.Runs(batch=batch)
     for way, per_minute in {
         _ways.LOOP: [100.0, 100.0],
@@ -125,7 +124,9 @@ def runs(name: Set = Set.ONE_PAGERS) -> throughput.Runs:
         _ways.CELERY: [150.0, 150.0],
     }.items():
         found.by_way[way] = [Run(given=100, delivered=100, elapsed_s=6000 / rate) for rate in per_minute]
-    found.by_way[_ways.WITH_KILLERS] = 2 * [Run(given=101, delivered=100, elapsed_s=6000 / 180)]
+    found.by_way[_ways.WITH_KILLERS] = [
+        Run(given=101, delivered=100, elapsed_s=6000 / 180, parent_cpu_s=cpu_s) for cpu_s in (1.01, 3.03)
+    ]
     found.by_way[_ways.POOL_KILLED] = 2 * [Run(given=101, delivered=50, elapsed_s=1.0)]
     found.by_way[_ways.CELERY_KILLED] = 2 * [Run(given=101, delivered=100, elapsed_s=60.0)]
     found.by_way[_ways.SPAWN_KILLED] = 2 * [Run(given=101, delivered=100, elapsed_s=600.0)]
@@ -148,6 +149,42 @@ def test_throughput_tells_the_machine_from_us() -> None:
     assert figures["documents_per_minute"]["zygote_x2"] == 180.0
     assert set(figures["documents_per_minute"]) == set(_ways.WAYS)
     assert figures["documents_per_minute"][_ways.LOOP_KILLED] is None, "it had no turn"
+
+
+def test_copies_are_told_from_documents() -> None:
+    """A hundred conversions of 25 documents are no measurement of a hundred documents."""
+    figures = throughput.report(runs())
+    assert (figures["documents"], figures["distinct_documents"]) == (100, 25)
+    assert figures["document_names"] == [f"{number}.pdf" for number in range(25)]
+
+
+def test_the_parents_own_time_is_told_for_the_daemon_only() -> None:
+    """Per document that it was given; a loop has no parent, and a way without a turn no figure."""
+    figures = throughput.report(runs())
+    told = dict.fromkeys(_ways.DAEMONS) | {_ways.WITH_KILLERS: 20.0}
+    assert figures["parent_cpu_ms_per_document"] == told
+    spreads = figures["spread"]
+    assert spreads[f"parent_cpu_ms_per_document.{_ways.WITH_KILLERS}"] == {  # type: ignore[index]  # made for JSON
+        "median": 20.0,
+        "p25": 15.0,
+        "p75": 25.0,
+        "count": 2,
+    }
+
+
+def cells(runs_of_a_set: throughput.Runs) -> dict[str, str]:
+    """What the table says of each way over one loop."""
+    columns = throughput.table(runs_of_a_set).columns
+    return dict(zip(columns[0].cells, columns[2].cells, strict=True))  # type: ignore[arg-type]  # all are strings
+
+
+def test_a_person_sees_how_far_rounds_lie_apart() -> None:
+    """A ratio of two rounds that differ by a tenth must not read like one that was found twice."""
+    assert cells(runs())[_ways.TWO_ZYGOTE] == "0.900  (0.875 to 0.925)"
+    once = runs()
+    for way in list(once.by_way):
+        once.by_way[way] = once.by_way[way][:1]
+    assert cells(once)[_ways.TWO_ZYGOTE] == "0.950"
 
 
 def test_the_best_of_the_others_is_the_one_that_delivers() -> None:
@@ -175,51 +212,6 @@ def test_what_delivers_nothing_has_a_rate_of_nought() -> None:
 def documents(count: int) -> list[Doc]:
     """Names only."""
     return [Doc(path=Path(f"{number}.pdf"), media_type=MediaType.PDF) for number in range(count)]
-
-
-def killers(*names: str) -> list[Doc]:
-    """Names only."""
-    return [Doc(path=Path(name), media_type=MediaType.PDF) for name in names]
-
-
-def test_killers_are_spread_among_the_good_ones() -> None:
-    """A killer at the end would meet an idle second worker, one at the start a cold one."""
-    two = killers("killer-1-a.pdf", "killer-1-b.pdf")
-    mixed = Batch(name=Set.ONE_PAGERS, good=documents(9), killers=two).mixed
-    assert len(mixed) == 11
-    assert [number for number, doc in enumerate(mixed) if doc in two] == [3, 6]
-
-
-def test_a_killer_kills_in_every_way_at_the_same_page(tmp_path: Path) -> None:
-    """Our child dies at its failpoint, a loop where its file's name says: both at that page, and only there."""
-    at_50 = killers("killer-50-long-0.pdf")
-    (point,) = parse(_batches.failpoints(at_50))
-    assert kills_at("killer-50-long-0.pdf") == 50
-    assert kills_at("letter.pdf") is None
-    (tmp_path / "killer-50-long-0.pdf").write_bytes(b"%PDF-1.7")
-    ours = describe(tmp_path / "killer-50-long-0.pdf", Options()).id
-    assert point.action is Action.SEGV
-    assert point.matches(Point.CHILD_PAGE, page=50, doc=ours)
-    assert not point.matches(Point.CHILD_PAGE, page=49, doc=ours)
-    assert not point.matches(Point.CHILD_PAGE, page=50, doc="long-100.pdf-0123")
-
-
-def test_long_documents_of_a_corpus_are_left_out(tmp_path: Path) -> None:
-    """A round of all sets must end; the corpus's own manifest says how many pages there are."""
-    (tmp_path / "a").mkdir()
-    for name in ("short.pdf", "long.pdf", "unlisted.pdf"):
-        (tmp_path / "a" / name).write_bytes(b"%PDF-1.7")
-    (tmp_path / "manifest.tsv").write_text("file\tpages\na/short.pdf\t5\na/long.pdf\t6\n", encoding="utf-8")
-    (tmp_path / "made").mkdir()
-    batch = _batches.from_corpus(Set.BORN_DIGITAL, tmp_path, tmp_path / "made")
-    assert [doc.name for doc in batch.good] == ["short.pdf", "unlisted.pdf"]
-    assert [doc.path.parent for doc in batch.killers] == [tmp_path / "made"]
-
-
-def test_a_set_without_its_corpus_is_refused(tmp_path: Path) -> None:
-    """Rather than measured on something else."""
-    with pytest.raises(SystemExit, match="scanned"):
-        throughput.batches([Set.SCANNED], tmp_path, count=1, pages=1, corpus=None)
 
 
 class Pages:
