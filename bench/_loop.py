@@ -9,10 +9,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -78,22 +80,47 @@ class LoopEnded(SystemExit):
 class Loop:
     """Such a process; end it by leaving the `with`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *program: str, environment: Mapping[str, str] | None = None) -> None:
+        """`program` and `environment` are those of another process that speaks in the same way."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench._loop"],
+            [sys.executable, *(program or ("-m", "bench._loop"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=sandbox.environment(os.environ),
+            env=sandbox.environment(os.environ) | dict(environment or {}),
             cwd=Path(__file__).parent.parent,
             text=True,
         )
 
     def __enter__(self) -> Self:
         """Wait until the engine is loaded."""
-        self._answer()
+        self.ready()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Hang up and reap."""
+        self.close()
+
+    def ready(self) -> dict[str, Any]:
+        """Wait until the engine is loaded; what the process says of itself then. Raises LoopEnded."""
+        return self._answer()
+
+    def convert(self, doc: Doc) -> Cost:
+        """Convert and wait; what reading the file and converting took, in the process itself. Raises LoopEnded."""
+        answer = self.ask({"path": str(doc.path), "media_type": doc.media_type})
+        return Cost(wall_s=answer["wall_s"], cpu_s=answer["cpu_s"])
+
+    def ask(self, asked: Mapping[str, object], *, within_s: float | None = None) -> dict[str, Any]:
+        """One line there and one back. Raises LoopEnded; TimeoutError, after which there is only `kill`."""
+        assert self._process.stdin is not None, "stdin is a pipe"
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return self._answer(within_s)
+
+    def kill(self) -> None:
+        """Whatever it does, it ends; `close` reaps it."""
+        self._process.kill()
+
+    def close(self) -> None:
         """Hang up and reap."""
         assert self._process.stdin is not None, "stdin is a pipe"
         assert self._process.stdout is not None, "stdout is a pipe"
@@ -105,16 +132,11 @@ class Loop:
             self._process.wait()
         self._process.stdout.close()
 
-    def convert(self, doc: Doc) -> Cost:
-        """Convert and wait; what reading the file and converting took, in the process itself. Raises LoopEnded."""
-        assert self._process.stdin is not None, "stdin is a pipe"
-        self._process.stdin.write(json.dumps({"path": str(doc.path), "media_type": doc.media_type}) + "\n")
-        self._process.stdin.flush()
-        answer = self._answer()
-        return Cost(wall_s=answer["wall_s"], cpu_s=answer["cpu_s"])
-
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self, within_s: float | None = None) -> dict[str, Any]:
         assert self._process.stdout is not None, "stdout is a pipe"
+        # Nothing is left of the answer before, so what comes is seen in the pipe itself.
+        if not select.select([self._process.stdout], [], [], within_s)[0]:
+            raise TimeoutError(f"no answer within {within_s} s")
         line = self._process.stdout.readline()
         if not line:
             raise LoopEnded(f"cannot measure: the in-process loop ended with status {self._process.wait()}; see above")
