@@ -7,13 +7,10 @@ of time, and told. Nobody's settings are changed: what is written is a file that
 from __future__ import annotations
 
 import os
-import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from daemon import calibration, host
 from daemon.build import build
@@ -27,6 +24,7 @@ from daemon.convert_inputs import Input, describe, gather
 from daemon.errors import ConfigurationError, OperatorError
 from daemon.model import Options
 from daemon.sizing import for_children_bytes
+from daemon.stop_signals import on_stop_signal
 from daemon.warming import Parts
 
 #: Turns that are shorter say little: the start and the end of one are a large part of it.
@@ -206,7 +204,8 @@ def calibrate(
         clock=clock,
         stop=stop,
     )
-    with _interruptible(stop):
+    # Ends the turn at once, or as soon as the engine is loaded; nothing is left behind.
+    with on_stop_signal(lambda _: stop.ask()):
         going.go(lambda: batch.longest_pages)
     if not going.runs and not stop.asked:
         raise ConfigurationError(
@@ -240,19 +239,3 @@ def _notes(runs: Sequence[Run], inputs: Sequence[Input], *, load: float, cpus: i
     shortest_s = min((run.elapsed_s for run in runs), default=_SHORT_S)
     if shortest_s < _SHORT_S:
         yield f"The shortest run took {shortest_s:.1f} s, which is little: more documents tell more (--sample)."
-
-
-@contextmanager
-def _interruptible(stop: Stop) -> Iterator[None]:
-    """Ctrl+C and SIGTERM end the turn at once, or as soon as the engine is loaded; nothing is left behind."""
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.ask()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

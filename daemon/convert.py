@@ -9,13 +9,10 @@ run; results are reported in the order in which they were asked for.
 from __future__ import annotations
 
 import json
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType
 
 from daemon.attempt import DocumentEnded
 from daemon.clock import SystemClock
@@ -26,6 +23,7 @@ from daemon.ledger import Ledger
 from daemon.ledger_sqlite import SqliteLedger
 from daemon.model import Cause, Message, Options, Outcome, ResultStatus, Settled
 from daemon.queue_local import LocalQueue
+from daemon.stop_signals import on_stop_signal
 from daemon.store import open_store
 from daemon.wiring import Running, assembled, ledger_path
 
@@ -169,7 +167,8 @@ class _Run:
                 on_released=self._released,
                 on_poisoned=self._give_up,
             ) as running,
-            _interruptible(running),
+            # At once: what is finished is kept.
+            on_stop_signal(lambda _: running.parent.request_stop(at_once=True)),
         ):
             self._running = running
             self._on_progress(len(self._lines), len(self._by_id))
@@ -235,19 +234,3 @@ def last_outcomes(ledger: Ledger, document_id: str) -> Sequence[Outcome]:
     """The children of the newest attempt."""
     attempts = ledger.attempts(document_id)
     return attempts[-1].outcomes if attempts else ()
-
-
-@contextmanager
-def _interruptible(running: Running) -> Iterator[None]:
-    """Ctrl+C and SIGTERM end the run at once; what is finished is kept."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        running.parent.request_stop(at_once=True)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

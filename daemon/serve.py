@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from types import FrameType
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import structlog
 
@@ -25,6 +24,7 @@ from daemon.notices import publishing
 from daemon.notify import Service
 from daemon.parent import Parent
 from daemon.proof import convert_canary
+from daemon.stop_signals import on_stop_signal
 from daemon.store import open_store
 from daemon.warming import Parts, Warming
 from daemon.wiring import assembled, open_queue
@@ -58,7 +58,7 @@ def serve(settings: Settings, warm: Warming, *, parts: Parts | None, service: Se
         if parts is None and settings.host.canary:  # an engine that code has chosen is the code's to prove
             _prove(running.children, settings)
         stack.enter_context(publishing(settings, running.ledger, wake=ended))
-        stack.enter_context(_signals(running.parent))
+        stack.enter_context(on_stop_signal(drain_or_end(running.parent)))
         metrics.watch(lambda: running.parent.standing)
         service.ready(lambda: running.parent.standing)
         running.parent.run()
@@ -87,20 +87,13 @@ def _prove(children: Children, settings: Settings) -> None:
     log.info("canary.converted", detail=proof.detail)
 
 
-@contextmanager
-def _signals(parent: Parent) -> Iterator[None]:
-    """SIGTERM and the first SIGINT drain; the second SIGINT ends everything at once."""
+def drain_or_end(parent: Parent) -> Callable[[signal.Signals], None]:
+    """What a signal does: SIGTERM and the first SIGINT drain; the second SIGINT ends everything at once."""
     interrupts = 0
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: signal.Signals) -> None:
         nonlocal interrupts
-        del frame
         interrupts += number == signal.SIGINT
         parent.request_stop(at_once=interrupts > 1)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return stop
