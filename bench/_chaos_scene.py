@@ -94,17 +94,6 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
         sweeping.start()
         stack.callback(sweeping.join)
         stack.callback(sweeps.stop)
-        trouble = Trouble(
-            hosts,
-            sweeps=sweeps,
-            faults=faults,
-            disk=disk,
-            services=[Service.SQS, Service.S3, *([Service.DYNAMODB] if plan.ledger == "dynamodb" else [])],
-            per_minute=plan.troubles_per_minute,
-            skew_s=plan.skew_s,
-            one_clock=plan.ledger == "sqlite",  # a file is one machine's
-            seed=plan.seed,
-        )
         yield Scene(
             aws=aws,
             disk=disk,
@@ -112,9 +101,24 @@ def scene_of(plan: Plan, work: Path) -> Iterator[Scene]:
             faults=faults,
             hosts=hosts,
             sweeps=sweeps,
-            trouble=trouble,
+            trouble=trouble_of(plan, hosts, sweeps=sweeps, faults=faults, disk=disk),
             quiet_env=quiet_env,
         )
+
+
+def trouble_of(plan: Plan, hosts: Sequence[Host], *, sweeps: Sweeps, faults: Faults, disk: Disk) -> Trouble:
+    """What goes wrong with these hosts, once it is started."""
+    return Trouble(
+        hosts,
+        sweeps=sweeps,
+        faults=faults,
+        disk=disk,
+        services=[Service.SQS, Service.S3, *([Service.DYNAMODB] if plan.ledger == "dynamodb" else [])],
+        per_minute=plan.troubles_per_minute,
+        skew_s=plan.skew_s,
+        one_clock=plan.ledger == "sqlite",  # a file is one machine's
+        seed=plan.seed,
+    )
 
 
 @contextmanager

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import tempfile
+import threading
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
 
-from bench import chaos
+from bench import _chaos_trouble, chaos
 from bench._chaos_documents import FAILPOINTS, UNPUBLISHABLE, Kind, tiny
 from bench._chaos_faults import Fault, Faults, Service, refusal
+from bench._chaos_hosts import Host
 from bench._chaos_judge import Standings, bugs, write_down
 from bench._chaos_places import keep_ledger, state_dir
 from bench._chaos_proxy import Exchange, Record, Recorder
-from bench._chaos_trouble import Disk
+from bench._chaos_scene import Plan, trouble_of
+from bench._chaos_trouble import Disk, Sweeps
 from daemon import aws_errors, failpoints
 from daemon.errors import ResourceError
 from daemon.spool import sniff
@@ -165,6 +170,45 @@ def test_what_explains_a_finding(tmp_path: Path) -> None:
     write_down(tmp_path / "record.json", Standings(parked={}, tries={}), record)
     told = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
     assert [row[1:] for row in told["manifests_put"]] == [["a", "1"]]
+
+
+class Moved:
+    """A host whose clock is moved, and to which nothing else happens."""
+
+    def __init__(self, moves: list[tuple[str, float]], enough: threading.Event, name: str) -> None:
+        self._moves = moves
+        self._enough = enough
+        self._name = name
+
+    def move_clock(self, offset_s: float) -> None:
+        """See `Host.move_clock`."""
+        self._moves.append((self._name, offset_s))
+        if len({at for _, at in self._moves}) > 5:
+            self._enough.set()
+
+
+@pytest.mark.parametrize(("ledger", "hosts_at_once"), [("sqlite", 3), ("dynamodb", 1)])
+def test_hosts_that_share_a_file_have_one_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Any, hosts_at_once: int
+) -> None:
+    """Its processes are one machine's; clocks that differ there would blame the ledger for what cannot be."""
+    monkeypatch.setattr(_chaos_trouble, "_WEIGHTS", {"clock": 1})
+    plan = Plan(
+        engine="fake", ledger=ledger, reclaims=1, documents=1, parents=3, storm_s=1.0, troubles_per_minute=1e6,
+        faults=0.0, skew_s=600.0, longest_wait_s=1, seed=1,
+    )  # fmt: skip
+    moves: list[tuple[str, float]] = []
+    enough = threading.Event()
+    hosts = [cast("Host", Moved(moves, enough, name)) for name in "abc"]
+    sweeps = Sweeps(env={}, log=tmp_path / "sweep.log", every_s=1.0)
+    faults = Faults(seed=1, share=0.0, now=lambda: 0.0)
+    trouble = trouble_of(plan, hosts, sweeps=sweeps, faults=faults, disk=Disk(path=tmp_path, reason="none"))
+    trouble.start()
+    assert enough.wait(60)
+    trouble.stop()
+    at_once = {len(list(group)) for offset_s, group in itertools.groupby(moves, key=lambda move: move[1]) if offset_s}
+    assert at_once == {hosts_at_once}
+    assert {name for name, _ in moves} == set("abc")
 
 
 def test_bugs_are_told_from_last_words(tmp_path: Path) -> None:
