@@ -114,7 +114,7 @@ def judge(sent: Sequence[Sent], standings: Standings, *, store: Store, record: R
         too_many_attempts=sorted(
             name
             for name, standing in tries.items()
-            if _counted(standing.attempts) > max_attempts * (1 + len(standing.reclaims))
+            if rounds(standing.attempts, max_attempts) > 1 + len(standing.reclaims)
         ),
         attempts=sum(len(standing.attempts) for standing in tries.values()),
     )
@@ -130,12 +130,26 @@ def _lost_messages(sent: Iterable[Sent], parked: Iterable[Parked]) -> list[str]:
     return [each.name for each in sent if each.kind is Kind.GARBAGE and each.body not in bodies]
 
 
-def _counted(attempts: Iterable[Attempt]) -> int:
-    """Attempts that cost the document one: not those that ended for a reason of the world."""
-    return sum(
-        attempt.ended_at is None or (attempt.last_cause is not None and attempt.last_cause not in WORLD_CAUSES)
-        for attempt in attempts
-    )
+def rounds(attempts: Iterable[Attempt], max_attempts: int) -> int:
+    """How many times `max_attempts` the document must have been granted for these attempts, in their order; at least 1.
+
+    Only what counts is counted: no attempt that ended for a reason of the world. Once a round is spent, an attempt
+    that gives the document up without opening it may be killed at that any number of times.
+    """
+    begun, spent = 1, 0
+    for attempt in attempts:
+        if not _counts(attempt):
+            continue
+        if spent < max_attempts:
+            spent += 1
+        elif any(outcome.child for outcome in attempt.outcomes):
+            begun, spent = begun + 1, 1
+    return begun
+
+
+def _counts(attempt: Attempt) -> bool:
+    cause = attempt.last_cause
+    return attempt.ended_at is None or (cause is not None and cause not in WORLD_CAUSES)
 
 
 def _is_right(sent: Sent, store: Store) -> bool:

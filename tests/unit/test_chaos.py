@@ -9,6 +9,7 @@ import tempfile
 import threading
 import xml.etree.ElementTree as ET
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,13 +20,14 @@ from bench import _chaos_trouble, chaos
 from bench._chaos_documents import FAILPOINTS, UNPUBLISHABLE, Kind, tiny
 from bench._chaos_faults import Fault, Faults, Service, refusal
 from bench._chaos_hosts import Host
-from bench._chaos_judge import Standings, bugs, write_down
+from bench._chaos_judge import Standings, bugs, rounds, write_down
 from bench._chaos_places import keep_ledger, state_dir
 from bench._chaos_proxy import Exchange, Record, Recorder
 from bench._chaos_scene import Plan, trouble_of
 from bench._chaos_trouble import Disk, Sweeps
 from daemon import aws_errors, failpoints
 from daemon.errors import ResourceError
+from daemon.model import Attempt, Cause, Holder, Outcome
 from daemon.spool import sniff
 
 DEAD = "http://aws/1/documents-dead"
@@ -170,6 +172,39 @@ def test_what_explains_a_finding(tmp_path: Path) -> None:
     write_down(tmp_path / "record.json", Standings(parked={}, tries={}), record)
     told = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
     assert [row[1:] for row in told["manifests_put"]] == [["a", "1"]]
+
+
+OPENED = Outcome(cause=Cause.CRASHED, detail="", child=1)
+CUT_OFF = Outcome(cause=Cause.PARENT_DIED, detail="")
+WORLD = Outcome(cause=Cause.DISK_FULL, detail="")
+
+
+@pytest.mark.parametrize(
+    ("lives", "needed"),
+    [
+        pytest.param([], 1, id="none"),
+        pytest.param([[CUT_OFF]] * 3, 1, id="as many as may be"),
+        pytest.param([[OPENED]] * 4, 2, id="one more"),
+        pytest.param([[OPENED, CUT_OFF]] * 4, 2, id="one more, cut off"),
+        pytest.param([[OPENED, WORLD]] * 9, 1, id="the world's"),
+        pytest.param([[CUT_OFF]] * 3 + [[CUT_OFF]] * 5, 1, id="killed while giving up"),
+        pytest.param([[CUT_OFF]] * 4 + [[OPENED]], 2, id="opened after giving up"),
+        pytest.param([[CUT_OFF]] * 5 + [[OPENED]] * 3, 2, id="a whole round after giving up"),
+        pytest.param([[CUT_OFF]] * 5 + [[OPENED]] * 4, 3, id="more than a round after giving up"),
+    ],
+)
+def test_attempts_are_held_against_what_was_granted(lives: list[list[Outcome]], needed: int) -> None:
+    """A document that is opened too often is a finding; one whose parents are killed while they park it is not."""
+    holder = Holder(host="h", boot_id="b", invocation="i", pid=1)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    attempts = [
+        Attempt(
+            document_id="a", number=number, holder=holder, started_at=at, lease_until=at, ended_at=at,
+            outcomes=tuple(outcomes),
+        )
+        for number, outcomes in enumerate(lives, start=1)
+    ]  # fmt: skip
+    assert rounds(attempts, 3) == needed
 
 
 class Moved:
