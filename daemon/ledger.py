@@ -88,7 +88,7 @@ class Ledger(Protocol):
         """Register `document` if it is new, and mark an attempt if nobody holds it.
 
         One conditional write. A lease that has run out is taken over, and its attempt ends with `overtaken`. `now` is
-        the caller's clock, by which a ledger of one host judges; one of many hosts has a clock of its own.
+        the caller's wall clock, which is shown and stored; whether a lease has run out, a ledger's own clock says.
         Raises `DocumentError(MALFORMED_MESSAGE)` when the id is already that of another URI.
         """
         ...
