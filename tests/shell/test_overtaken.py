@@ -17,7 +17,7 @@ from daemon.model import Cause, Holder
 from tests.fakes.edges import Countdown, DiedError
 from tests.shell.test_order import CASES, VISIBILITY_S, Kind, World
 
-ELSEWHERE = Holder(host="elsewhere", boot_id="its own", invocation="second", pid=2)
+ELSEWHERE = Holder(host="elsewhere", boot_id="boot", invocation="second", pid=2)
 NEVER = Countdown(0, DiedError, after=False)
 
 
@@ -50,6 +50,27 @@ def test_a_parent_that_was_only_slow(tmp_path: Path, kind: Kind) -> None:
     assert counted([first], now=ELSEWHERE) == 0
     assert (second.number, second.ended_at) == (claim.attempt.number, None)
     assert world.puts == 0
+    world.ledger.close()
+
+
+@pytest.mark.parametrize("step_s", [-10 * VISIBILITY_S, 10 * VISIBILITY_S])
+def test_a_clock_that_is_set_while_a_document_converts(tmp_path: Path, step_s: float) -> None:
+    """The same message, delivered again after that, begins no second attempt beside the first one."""
+    world = World("real", tmp_path, CASES["converts"])
+
+    def deliver_again(job: ChildJob, switch: KillSwitch) -> None:
+        del job, switch
+        world.converter.on_run = lambda _job, _switch: None
+        world.clock.jump(step_s)
+        world.queue.send(world.case.body)
+        world.live("first", NEVER)
+
+    world.converter.on_run = deliver_again
+    for _ in range(2):
+        world.live("first", NEVER)
+    assert ["is being worked on" in why for why in world.released] == [True]
+    assert len(world.ledger.attempts("good")) == 1
+    world.check()
     world.ledger.close()
 
 
