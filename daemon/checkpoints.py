@@ -57,16 +57,16 @@ class Checkpoints(Protocol):
 
 
 class DirectoryCheckpoints:
-    """One file a page: `<root>/<document id>/<fingerprint>/<page>.page`."""
+    """One file a page: `<root>/<document id>/<fingerprint>-<page>.page`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def put(self, document_id: str, fingerprint: str, record: PageRecord) -> None:
         """See `Checkpoints.put`."""
-        folder = self._root / document_id / fingerprint
-        target = folder / f"{record.page}{_SUFFIX}"
-        temporary = folder / f"{record.page}.part"
+        folder = self._root / document_id
+        target = folder / f"{fingerprint}-{record.page}{_SUFFIX}"
+        temporary = folder / f"{fingerprint}-{record.page}.part"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(sealed(record.blob))
@@ -77,11 +77,11 @@ class DirectoryCheckpoints:
 
     def each(self, document_id: str, fingerprint: str) -> Iterator[tuple[int, bytes]]:
         """See `Checkpoints.each`."""
-        folder = self._root / document_id / fingerprint
-        kept = sorted(int(path.stem) for path in folder.glob(f"*{_SUFFIX}") if path.stem.isdecimal())
-        for page in kept:
+        folder = self._root / document_id
+        numbers = (path.stem.removeprefix(f"{fingerprint}-") for path in folder.glob(f"{fingerprint}-*{_SUFFIX}"))
+        for page in sorted(int(number) for number in numbers if number.isdecimal()):
             try:
-                blob = unsealed((folder / f"{page}{_SUFFIX}").read_bytes())
+                blob = unsealed((folder / f"{fingerprint}-{page}{_SUFFIX}").read_bytes())
             except OSError:  # gone or unreadable: as if it had never been kept
                 continue
             if blob is not None:

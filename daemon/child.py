@@ -120,7 +120,7 @@ def _send(voice: Voice, conversion: Conversion, progress: ReportedProgress) -> N
     progress.count(size_bytes, f"the result of {size_bytes} bytes")
     for name, content in conversion.artefacts.items():
         for start in range(0, len(content), frames.CHUNK_BYTES):
-            voice.send(frames.Chunk(name=name, data=content[start : start + frames.CHUNK_BYTES]))
+            voice.send(frames.Chunk(name=name, data=content[start : start + frames.CHUNK_BYTES]), more=True)
     voice.send(
         frames.Result.model_validate_json(
             json.dumps(

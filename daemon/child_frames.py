@@ -21,6 +21,8 @@ from daemon.pack import MAX_BLOB_BYTES
 #: Exit status when the parent hung up, or never sent a job.
 NOT_HEARD = 3
 _READ_BYTES = 2**16
+#: What is larger is sent as it comes.
+_HELD_BYTES = 2**16
 #: Of what the parent takes from one child, the part that may be pages and artefacts; the rest is for everything else.
 _OUTPUT_SHARE = 0.9
 _PAGE_POINTS = {Stage.OCR: Point.CHILD_OCR, Stage.LAYOUT: Point.CHILD_LAYOUT}
@@ -32,15 +34,24 @@ class Voice:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._lock = threading.Lock()
+        self._held = b""
 
-    def send(self, frame: frames.Frame) -> None:
-        """Send one frame whole. Ends the process when the parent has hung up: nobody is left to convert for."""
+    def send(self, frame: frames.Frame, *, more: bool = False) -> None:
+        """Send one frame whole; with `more`, which says that another follows at once, perhaps only with that one.
+
+        So a page and its account, and a small result, wake the parent once. Ends the process when the parent has hung
+        up: nobody is left to convert for.
+        """
         encoded = wire.encode(frame)
-        try:
-            with self._lock:
+        with self._lock:
+            self._held += encoded
+            if more and len(self._held) < _HELD_BYTES:
+                return
+            encoded, self._held = self._held, b""
+            try:
                 self.connection.sendall(encoded)
-        except OSError:
-            os._exit(NOT_HEARD)
+            except OSError:
+                os._exit(NOT_HEARD)
 
     def receive_job(self) -> frames.Job | None:
         """Wait for the job; None when the parent hangs up instead. Raises ProtocolError for anything else."""
@@ -94,7 +105,7 @@ class ReportedProgress:
             raise DocumentError(Cause.TOO_LARGE, f"page {page} of {len(blob)} bytes is beyond {MAX_BLOB_BYTES} allowed")
         self.count(len(blob), f"page {page} of {len(blob)} bytes")
         for start in range(0, len(blob), frames.CHUNK_BYTES):
-            self._voice.send(frames.BlobChunk(page=page, data=blob[start : start + frames.CHUNK_BYTES]))
+            self._voice.send(frames.BlobChunk(page=page, data=blob[start : start + frames.CHUNK_BYTES]), more=True)
         account, sha256 = frames.PageAccount.of(record.report), hashlib.sha256(blob).hexdigest()
         self._voice.send(frames.PageDone(account=account, size_bytes=len(blob), sha256=sha256))
         self.done.add(page)

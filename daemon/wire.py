@@ -10,7 +10,8 @@ bytes are data: nothing here unpickles, evaluates or follows a path.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -28,6 +29,7 @@ MAX_FRAME_BYTES = 4 * 2**20
 MAX_NOTE_BYTES = 32 * 2**10
 #: Frames of one child: 5,000 pages with 10 stages, a blob and an account each, 512 chunks and some log lines, twice.
 MAX_FRAMES = 140_000
+_KINDS: Final[Mapping[int, Kind]] = {int(kind): kind for kind in Kind}
 _NOTES = frozenset({Kind.STAGE, Kind.OPENED, Kind.PAGE, Kind.LOG, Kind.FAILURE, Kind.SLICED})
 
 
@@ -95,9 +97,9 @@ class Decoder:
         if len(self._buffer) < HEADER.size:
             return None
         _, kind_byte, length = HEADER.unpack_from(self._buffer)
-        if kind_byte not in set(Kind):
+        kind = _KINDS.get(kind_byte)
+        if kind is None:
             raise ProtocolError(f"no kind of frame has number {kind_byte}")
-        kind = Kind(kind_byte)
         limit = _limit(kind, self._max_frame_bytes)
         if length > limit:
             raise ProtocolError(f"frame {kind.name} announces {length} bytes, {limit} are allowed")

@@ -104,7 +104,7 @@ class TestDirectoryCheckpoints(CheckpointContract):
         checkpoints = DirectoryCheckpoints(tmp_path)
         for page in (1, 2):
             checkpoints.put("d", PRINT, record(page, b"a blob of some length"))
-        path = tmp_path / "d" / PRINT / "1.page"
+        path = tmp_path / "d" / f"{PRINT}-1.page"
         path.write_bytes(damage(path.read_bytes()))
         assert dict(checkpoints.each("d", PRINT)) == {2: b"a blob of some length"}
 
@@ -112,7 +112,7 @@ class TestDirectoryCheckpoints(CheckpointContract):
         """What a killed parent left half-written has another name."""
         checkpoints = DirectoryCheckpoints(tmp_path)
         checkpoints.put("d", PRINT, record(1))
-        (tmp_path / "d" / PRINT / "2.part").write_bytes(sealed(b"blob"))
+        (tmp_path / "d" / f"{PRINT}-2.part").write_bytes(sealed(b"blob"))
         assert dict(checkpoints.each("d", PRINT)) == {1: b"blob"}
 
     def test_no_room(self, tmp_path: Path) -> None:
