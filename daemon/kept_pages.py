@@ -1,7 +1,8 @@
 """The finished pages of one document during one attempt.
 
 Shell. Each page that a child hands over is kept twice: in the checkpoints, for whoever comes after this parent, and in
-a pack, an unnamed file that the next child reads. The parent never looks inside a page.
+a pack that the next child reads: an unnamed file, as soon as there is a next child or the pack is large. The parent
+never looks inside a page.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import structlog
 
@@ -22,6 +23,9 @@ from daemon.errors import WorldError
 from daemon.model import Outcome, PageRecord, PageState
 
 log = structlog.get_logger()
+
+#: A pack up to this size needs no file while no child has asked for it: most documents have one child.
+_IN_MEMORY_BYTES = 2**20
 
 
 def forget(checkpoints: Checkpoints, document_id: str) -> None:
@@ -41,7 +45,7 @@ class KeptPages:
         self._fingerprint = ""
         self.known = Pages()
         self._scratch = scratch
-        self._file: BinaryIO | None = None
+        self._pack: tempfile.SpooledTemporaryFile[bytes] | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -49,11 +53,16 @@ class KeptPages:
         return self._fingerprint
 
     @property
-    def file(self) -> BinaryIO:
-        """Blobs of all finished pages, as `pack` lays them out; a child gets it read-only. Raises OSError."""
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115 - closed by `close`
-        return self._file
+    def file(self) -> BinaryIO | None:
+        """Blobs of all finished pages, as `pack` lays them out; a child gets it read-only. None without such a page.
+
+        Raises OSError.
+        """
+        if self._pack is None:
+            return None
+        self._pack.rollover()
+        self._pack.flush()
+        return cast("BinaryIO", self._pack)
 
     def remember(self, outcomes: Sequence[Outcome]) -> None:
         """Learn how many pages there are from whoever opened the document; of two answers the larger one stands."""
@@ -93,12 +102,15 @@ class KeptPages:
             log.warning("page.degraded", page=record.page, state=str(record.report.state), reason=record.report.reason)
 
     def _append(self, page: int, blob: bytes) -> None:
-        self.file.seek(0, os.SEEK_END)
-        self.file.write(pack.header(page, blob))
-        self.file.write(blob)
-        self.file.flush()
+        if self._pack is None:
+            folder = None if self._scratch is None else str(self._scratch)
+            self._pack = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=folder)  # noqa: SIM115 - closed by `close`
+        self._pack.seek(0, os.SEEK_END)
+        self._pack.write(pack.header(page, blob))
+        self._pack.write(blob)
+        self._pack.flush()
 
     def close(self) -> None:
         """Give the pack's space back; checkpoints stay until the document settles."""
-        if self._file is not None:
-            self._file.close()
+        if self._pack is not None:
+            self._pack.close()

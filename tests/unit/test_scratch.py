@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
+from daemon import kept_pages
 from daemon.model import Cause
 from daemon.scratch import remove_tree
 from tests.shell.test_parent import Bench, running
@@ -46,6 +47,7 @@ def test_a_full_disk_under_the_pack_releases_the_document(monkeypatch: pytest.Mo
     def full(**_: object) -> BinaryIO:
         return Path("/dev/full").open("r+b", buffering=1024)
 
+    monkeypatch.setattr(kept_pages, "_IN_MEMORY_BYTES", 1)
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     bench = Bench(workers=1)
     bench.send("big")
