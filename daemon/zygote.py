@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import array
 import gc
+import hashlib
 import json
 import os
 import select
@@ -23,12 +24,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from daemon import child, loading, sandbox
+from daemon import child, frames, loading, sandbox, wire
 from daemon.canary import canary_pdf
 from daemon.engine.api import Engine
 from daemon.errors import EngineError, ExitStatus
 from daemon.heap import give_back_free_memory
-from daemon.model import MediaType, PageRecord, Plan, Stage
+from daemon.model import MediaType, PageRecord, PageState, Plan, Stage
 from daemon.reaper import Live, Reaper
 from daemon.rehearsal import Range, Rehearsal, copy_ahead
 
@@ -241,6 +242,26 @@ def receive_with_descriptors(source: socket.socket) -> tuple[bytes, list[int]]:
     return data, list(received)
 
 
+def _use_the_wire_once() -> None:
+    """Encode and decode a job and a page's account.
+
+    What Python and pydantic make at first use is then shared by all children, and not made in each of them.
+    """
+    job = frames.Job(
+        document_id="none",
+        attempt=1,
+        child=1,
+        plan=frames.WorkPlan.of(Plan()),
+        media_type=MediaType.PDF,
+        scratch="",
+        max_output_bytes=0,
+    )
+    account = frames.PageAccount(page=1, state=PageState.TEXT, engine="")
+    done = frames.PageDone(account=account, size_bytes=0, sha256=hashlib.sha256().hexdigest())
+    for frame in (job, done):
+        list(wire.Decoder(max_total_bytes=wire.MAX_FRAME_BYTES).feed(wire.encode(frame)))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Lock, load, prove the single thread, serve; returns the exit status."""
     parser = argparse.ArgumentParser(prog="daemon.zygote")
@@ -257,6 +278,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EngineError as error:
         control.send(json.dumps({"error": str(error)[:4000]}).encode())
         return int(ExitStatus.ENGINE)
+    _use_the_wire_once()
     gc.collect()
     give_back_free_memory()
     gc.freeze()
