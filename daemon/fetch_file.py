@@ -29,6 +29,7 @@ def fetch_into(spool: Spool, uri: str, *, roots: tuple[Path, ...]) -> None:
     path = _path(uri)
     try:
         real = path.resolve()
+        roots = tuple(root.resolve() for root in roots)
         if not _below(real, roots):
             raise _refused(path, "it is not below fetch.file_roots")
         descriptor = os.open(real, _FLAGS)
@@ -57,7 +58,8 @@ def _path(uri: str) -> Path:
 
 
 def _below(path: Path, roots: tuple[Path, ...]) -> bool:
-    return any(path.is_relative_to(root.resolve()) for root in roots)
+    """Whether `path` lies in one of `roots`; none of them goes through a link."""
+    return any(path.is_relative_to(root) for root in roots)
 
 
 def _check_opened(descriptor: int, path: Path, roots: tuple[Path, ...]) -> None:

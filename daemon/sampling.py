@@ -35,8 +35,8 @@ class Sampler:
         self._silence = silence
         self._clock = clock
         self._next_scratch = clock.monotonic()
-        #: When the next sample is due.
-        self.due = clock.monotonic()
+        #: When the next sample is due; a child that was forked a moment ago has nothing to see.
+        self.due = clock.monotonic() + SAMPLE_S
         #: For how long the host, or all of us on it, stood still; nobody's time.
         self.frozen_s = 0.0
         self.peak_rss_bytes = 0

@@ -85,8 +85,9 @@ class DirectoryStore:
 
 def _publish(folder: Path, new: Publication) -> None:
     """Replace what `folder` holds by `new`; the caller holds the lock."""
-    for left in folder.glob(f"{TEMPORARY}*"):
-        left.unlink()
+    for entry in folder.iterdir():
+        if entry.name.startswith(TEMPORARY):
+            entry.unlink()
     written = {**new.artefacts, MANIFEST: new.manifest}
     try:
         for name, content in written.items():
