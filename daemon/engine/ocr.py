@@ -22,7 +22,7 @@ from docling_core.types.doc.page import BoundingRectangle, TextCell
 
 from daemon.engine import triage
 from daemon.engine.api import Progress
-from daemon.engine.frames import stand_side_by_side, with_ruled_tables
+from daemon.engine.frames import against_rules, stand_side_by_side
 from daemon.engine.gutters import columns, cut_at_gutters, cut_at_rules
 from daemon.engine.pages import Line, SourcePage, visible
 from daemon.engine.reader import Reader, turn_picture, turn_quad
@@ -143,11 +143,11 @@ class PageReaderModel(BaseOcrModel):  # type: ignore[misc]
             return
         layout = page.predictions.layout
         if source.lines is not None and layout is not None:
-            if stand_side_by_side(lines):
-                layout.clusters = with_ruled_tables(layout.clusters, rules_on(source), lines)
+            parted: list[BoundingBox] = []
+            if stand_side_by_side(lines) or any(cluster.label in TABLE_LABELS for cluster in layout.clusters):
+                layout.clusters, parted = against_rules(layout.clusters, rules_on(source), lines)
             lines = cut_at_gutters(lines, _text_regions(layout.clusters, lines))
-            tables = [cluster.bbox for cluster in layout.clusters if cluster.label in TABLE_LABELS]
-            lines = in_order(cut_at_rules(lines, rules_on(source), tables) if tables else lines)
+            lines = in_order(cut_at_rules(lines, rules_on(source), parted) if parted else lines)
         self._announce(source)
         for line, (text, confidence) in zip(lines, self._reader.read([line.picture for line in lines]), strict=True):
             line.text, line.confidence = clean(text).strip(), confidence

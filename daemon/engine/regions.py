@@ -93,7 +93,11 @@ def free_text_from_pictures(clusters: Sequence[Cluster], lines: Sequence[Line], 
     if alone and len(hidden) == len(lines):
         return [c for c in clusters if c not in pictures or not any(_mostly_within(x.box, c.bbox) for x in lines)]
     read = lines if alone else [line for line in lines if len(line.text) >= _PROSE]
-    return [c for c in clusters if c not in pictures or not _is_text(c.bbox, read)]
+    return [
+        c
+        for c in clusters
+        if c not in pictures or not (_is_text(c.bbox, read) or (alone and _holds_paragraph(c.bbox, lines)))
+    ]
 
 
 def keep_text_of_bare_page(clusters: Sequence[Cluster]) -> None:
@@ -148,6 +152,13 @@ def _is_text(box: BoundingBox, lines: Sequence[Line]) -> bool:
     if sum(len(line.text) for line in inside) < LEAST_TEXT:
         return False
     return covered_share(box, (line.box for line in inside)) >= _TEXT_IN_PICTURE
+
+
+def _holds_paragraph(box: BoundingBox, lines: Sequence[Line]) -> bool:
+    """Whether lines of prose follow each other in a box: no label has so many."""
+    prose = [line.box for line in lines if len(line.text) >= _PROSE and _mostly_within(line.box, box)]
+    starts = {n: [m for m, lower in enumerate(prose) if follows(upper, lower)] for n, upper in enumerate(prose)}
+    return any(starts[m] for below in starts.values() for m in below)
 
 
 def follows(upper: BoundingBox, lower: BoundingBox) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from daemon.engine import runtime
 
+_MODULES = ("blocks", "figures", "frames", "gutters", "listings", "ocr", "pages", "regions", "rules", "tables")
 #: Left, top, right, bottom.
 Place = tuple[float, float, float, float]
 
@@ -18,10 +19,7 @@ def modules() -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runtime.prepare(1)
-        return {
-            name: importlib.import_module(f"daemon.engine.{name}")
-            for name in ("blocks", "figures", "listings", "ocr", "pages", "regions", "tables")
-        }
+        return {name: importlib.import_module(f"daemon.engine.{name}") for name in _MODULES}
 
 
 def box(engine: dict[str, Any], place: Place) -> Any:

@@ -22,7 +22,7 @@ def engine() -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runtime.prepare(1)
-    names = ("rules", "strokes", "ruled", "splitting", "lanes", "pages", "tables", "regions", "frames", "gutters")
+    names = ("rules", "strokes", "ruled", "splitting", "lanes", "pages", "tables", "regions")
     return {name: importlib.import_module(f"daemon.engine.{name}") for name in names}
 
 
@@ -198,46 +198,3 @@ def test_what_is_drawn_in_pieces_is_one_rule(engine: dict[str, Any]) -> None:
     found = engine["rules"].rules_of(strokes)
     assert [(r.at, r.start, r.end) for r in found.across] == [(10.25, 0, 100)]
     assert found.down == ()
-
-
-def scanned(engine: dict[str, Any], rows: int, columns: int) -> list[Any]:
-    """Lines of a scan, 30 pt by 10 pt, at 2 px a point, 60 pt and 20 pt apart."""
-    box = engine["regions"].BoundingBox
-    origin = box.model_fields["coord_origin"].default
-    places = [(60.0 * c + 10, 20.0 * r + 5) for r in range(rows) for c in range(columns)]
-    return [
-        engine["pages"].Line(
-            box=box(l=x, t=y, r=x + 30, b=y + 10, coord_origin=origin), picture=np.zeros((20, 60, 3), np.uint8)
-        )
-        for x, y in places
-    ]
-
-
-def lattice_of(engine: dict[str, Any], xs: Sequence[float], ys: Sequence[float]) -> Any:
-    """Rules that cross each other."""
-    strokes = [*((xs[0], y, xs[-1], y) for y in ys), *((x, ys[0], x, ys[-1]) for x in xs)]
-    return engine["rules"].rules_of(strokes)
-
-
-def test_a_grid_of_rules_with_text_in_it_becomes_one_table(engine: dict[str, Any]) -> None:
-    """A frame alone is none, nor a grid that has a table or next to nothing in it; prose is not searched at all."""
-    frames, cluster = engine["frames"], engine["frames"].Cluster
-    lines = scanned(engine, 4, 3)
-    picture = cluster(id=4, label="picture", bbox=engine["regions"].union([line.box for line in lines]), confidence=1.0)
-    grid = lattice_of(engine, [0, 60, 120, 180], [0, 20, 40, 60, 80])
-    (table,) = frames.with_ruled_tables([picture], grid, lines)
-    assert (table.id, table.label.value, table.bbox.as_tuple()) == (5, "table", (0, 0, 180, 80))
-    assert frames.with_ruled_tables([table], grid, lines) == [table]
-    assert frames.with_ruled_tables([picture], lattice_of(engine, [0, 180], [0, 80]), lines) == [picture]
-    assert frames.with_ruled_tables([picture], grid, lines[:5]) == [picture]
-    assert frames.stand_side_by_side(lines)
-    assert not frames.stand_side_by_side(scanned(engine, 9, 2))
-
-
-def test_a_line_of_a_table_is_cut_where_a_rule_runs_down_through_it(engine: dict[str, Any]) -> None:
-    """Not outside a table, not where the rule ends above it, and not at its very edge."""
-    (line,) = scanned(engine, 1, 1)
-    cut, table = engine["gutters"].cut_at_rules, [line.box]
-    through = engine["rules"].rules_of([(25, 0, 25, 40), (11, 0, 11, 40), (30, -30, 30, 6)])
-    assert sorted((part.box.l, part.box.r) for part in cut([line], through, table)) == [(10, 25), (25, 40)]
-    assert cut([line], through, []) == [line]
