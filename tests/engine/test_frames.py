@@ -148,6 +148,18 @@ def test_columns_of_prose_are_no_table(engine: dict[str, Any], walls: list[float
     assert settled(engine, [table], rules, lines_at(engine, labelled)) == [("table", page)]
 
 
+def test_rules_part_lines_in_tables_and_between_columns_of_prose(engine: dict[str, Any]) -> None:
+    """A grid around columns of prose is no table; its lines are cut all the same."""
+    against, page = engine["frames"].against_rules, (0, 0, 360, 180)
+    prose = [(120.0 * c + 5, 20.0 * r + 2, 120.0 * c + 115, 20.0 * r + 12) for r in range(9) for c in range(3)]
+    rules = lattice_of(engine, [0, 120, 240, 360], [0, 80, 180])
+    found, parted = against([], rules, lines_at(engine, prose))
+    assert (found, [box.as_tuple() for box in parted]) == ([], [page])
+    cells = lattice_of(engine, [0, 60, 120, 180], [0, 20, 40, 60, 80])
+    _, parted = against([], cells, scanned(engine, 4, 3))
+    assert [box.as_tuple() for box in parted] == [(0, 0, 180, 80)]
+
+
 def test_labels_beside_prose_are_a_table(engine: dict[str, Any]) -> None:
     """Without a rule, too: the lines of a column of prose begin at one edge."""
     page = (0, 0, 400, 200)
