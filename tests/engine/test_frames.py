@@ -179,6 +179,7 @@ def test_a_picture_of_fields_is_a_form(engine: dict[str, Any]) -> None:
     picture = region(engine, "picture", (0, 0, 300, 200))
     expected = [("text", (5, 5, 60, 32)), ("text", (140, 64, 250, 76)), ("text", (5, 104, 60, 136))]
     assert sorted(settled(engine, [picture], low, lines)) == sorted(expected)
+    assert engine["frames"].against_rules([picture], low, lines)[1] == [picture.bbox]
     links = engine["rules"].rules_of([(5, y, 95, y) for y in (13, 33, 53, 73)])
     underlined = lines_at(engine, [(5, y, 95, y + 12) for y in (3.0, 23.0, 43.0, 63.0)])
     assert settled(engine, [picture], links, underlined) == [("picture", (0, 0, 300, 200))]
