@@ -23,6 +23,8 @@ from daemon.errors import DocumentError
 from daemon.heap import give_back_free_memory
 from daemon.model import Cause, PageMode, PageRecord, PageState, Plan, Stage
 
+#: Up to so many pages, assembling them needs less than converting one did.
+_SHORT_PAGES = 8
 #: The size of a page that nobody looked at, in a document of such pages.
 _LETTER = Size(width=612.0, height=792.0)
 
@@ -55,12 +57,13 @@ def convert_wanted(
 ) -> None:
     """Convert the pages that the plan wants, as many as the slice holds, and hand each over as it is finished."""
     room = plan.most_pages - len(blobs.fresh)
-    for number in [number for number in unfinished if plan.wants(number)][:room]:
+    wanted = [number for number in unfinished if plan.wants(number)][:room]
+    for number in wanted:
         page = convert(number)
         blob = checkpoint.encode(page, engine=blobs.engine)
         blobs.fresh[number] = blob
         progress.page_done(PageRecord(page=number, report=page.report, blob=blob))
-        if "ocr=" in page.report.engine:
+        if "ocr=" in page.report.engine and number != wanted[-1]:
             # A scan's next page needs as much again, in other pieces; text needs a third of it, and the same each time.
             give_back_free_memory()
 
@@ -86,7 +89,8 @@ def assembled(
     """Markdown and JSON of all pages, whose elements are gone afterwards. Raises DocumentError, EMPTY among others."""
     if all(page.report.state is PageState.FAILED for page in pages):
         _raise_total_failure(pages)
-    give_back_free_memory()  # a long document takes its place
+    if len(pages) > _SHORT_PAGES:
+        give_back_free_memory()  # a long document takes its place
     document = _document(pipeline, entry, with_sizes(pages))
     pages[:] = [replace(page, elements=()) for page in pages]  # the document has its own; export needs their place
     progress.stage(Stage.EXPORT)

@@ -57,6 +57,8 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
     """See the module. `begin` comes before each document."""
 
     progress: Progress
+    #: A page of this document went through here.
+    _used: bool
 
     def __init__(
         self,
@@ -97,6 +99,7 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
     def begin(self, progress: Progress) -> None:
         """Take up a document."""
         self.progress = progress
+        self._used = False
         for model in (self.layout_model, self.table_model, self._reading, self._silent):
             model.progress = progress
 
@@ -106,8 +109,9 @@ class PagePipeline(StandardPdfPipeline):  # type: ignore[misc]
         conv_res.pages.append(page)
         page._backend = backend  # noqa: SLF001 - Docling's pipelines reach the backend so
         reading = self._reading if ocr else self._silent
-        if len(backend.get_segmented_page().textline_cells) > _MANY_CELLS:
+        if self._used and len(backend.get_segmented_page().textline_cells) > _MANY_CELLS:
             give_back_free_memory()
+        self._used = True
         _set_upright(backend)
         reading.look(backend)
         page.size = backend.get_size()

@@ -20,29 +20,42 @@ MOST_KIB = 80_000
 LEAST_KIB = 10_000
 
 
+def repeated(source: Path, times: int, target: Path) -> Path:
+    """A document of so many pages, each the first page of `source`."""
+    with pymupdf.open() as made, pymupdf.open(source) as one:
+        for _ in range(times):
+            made.insert_pdf(one, to_page=0)
+        made.save(target)
+    return target
+
+
 def test_after_the_page_of_a_scan(worker: Worker, samples: Path, tmp_path: Path) -> None:
-    """The next page's networks need as much again, in pieces of other sizes."""
-    twice = pymupdf.open()
-    with pymupdf.open(samples / "scan.pdf") as scan:
-        twice.insert_pdf(scan)
-        twice.insert_pdf(scan)
-    twice.save(tmp_path / "twice.pdf")
-    result = worker.convert(tmp_path / "twice.pdf", litter="done")
+    """The next page's networks need as much again, in pieces of other sizes; after the last one there is none."""
+    twice = repeated(samples / "scan.pdf", 2, tmp_path / "twice.pdf")
+    result = worker.convert(twice, litter="done:1")
     assert [state for _, state, _, _ in result.pages] == ["ocr", "ocr"]
     assert result.given_back_kib > MOST_KIB
+    assert worker.convert(twice, litter="done:2").given_back_kib < LEAST_KIB
 
 
-def test_before_assembly(worker: Worker, samples: Path) -> None:
-    """A long document takes the place of its pages."""
-    assert worker.convert(samples / "letter.pdf", litter="done").given_back_kib > MOST_KIB
+def test_before_a_long_document_is_assembled(worker: Worker, samples: Path, tmp_path: Path) -> None:
+    """It takes the place of its pages; a short one needs less than its pages did."""
+    for pages, given_back in ((8, False), (9, True)):
+        document = repeated(samples / "letter.pdf", pages, tmp_path / f"{pages}.pdf")
+        result = worker.convert(document, litter=f"done:{pages}")
+        assert (result.given_back_kib > MOST_KIB) is given_back
+        assert (result.given_back_kib < LEAST_KIB) is not given_back
 
 
 def test_before_a_page_of_many_pieces_and_no_other(worker: Worker, samples: Path, tmp_path: Path) -> None:
-    """The layout network needs memory by the pieces of text; an ordinary page is not worth the time."""
-    crowded = pymupdf.open()
-    page = crowded.new_page()
-    for number in range(320):
-        page.insert_text((20 + 70 * (number % 8), 40 + 18 * (number // 8)), f"word {number}", fontsize=6)
-    crowded.save(tmp_path / "crowded.pdf")
-    assert worker.convert(tmp_path / "crowded.pdf", litter="parse").given_back_kib > MOST_KIB
-    assert worker.convert(samples / "letter.pdf", litter="parse").given_back_kib < LEAST_KIB
+    """The layout network needs memory by the pieces of text; before the first page nothing was used that is free."""
+    with pymupdf.open() as crowded:
+        page = crowded.new_page()
+        for number in range(320):
+            page.insert_text((20 + 70 * (number % 8), 40 + 18 * (number // 8)), f"word {number}", fontsize=6)
+        crowded.save(tmp_path / "crowded.pdf")
+    twice = repeated(tmp_path / "crowded.pdf", 2, tmp_path / "twice.pdf")
+    assert worker.convert(twice, litter="parse:2").given_back_kib > MOST_KIB
+    assert worker.convert(twice, litter="parse:1").given_back_kib < LEAST_KIB
+    letters = repeated(samples / "letter.pdf", 2, tmp_path / "letters.pdf")
+    assert worker.convert(letters, litter="parse:2").given_back_kib < LEAST_KIB

@@ -2,7 +2,7 @@
 
 Reads one JSON job per line, writes one JSON result per line; the first line says which threads it has. A job
 may break a part of the engine in its fork: `{"break": ["layout:2"]}` makes the layout of page 2 raise. It may leave
-free memory behind: `{"litter": "done"}` does when the first page is done, and the result says how much of it was
+free memory behind: `{"litter": "done:1"}` does when page 1 is done, and the result says how much of it was
 given back to the kernel before the next event.
 """
 
@@ -62,12 +62,12 @@ class Litterer(Recorder):
     def stage(self, stage: Stage, page: int | None = None) -> None:
         """See Recorder."""
         super().stage(stage, page)
-        self._heard(stage.value)
+        self._heard(f"{stage.value}:{page}")
 
     def page_done(self, record: PageRecord) -> None:
         """See Recorder."""
         super().page_done(record)
-        self._heard("done")
+        self._heard(f"done:{record.page}")
 
     def _heard(self, event: str) -> None:
         if self._resident_kib is None:
