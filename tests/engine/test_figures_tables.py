@@ -201,6 +201,31 @@ def test_labels_of_a_figure_stay_in_it_and_prose_in_an_image_does_not(engine: di
 
 
 @pytest.mark.parametrize(
+    ("lines", "pitch", "text", "is_text"),
+    [
+        (3, 14, "words of a sentence that goes on", True),
+        (2, 14, "words of a sentence that goes on", False),
+        (3, 40, "words of a sentence that goes on", False),
+        (3, 14, "Axis of time", False),
+    ],
+    ids=["a paragraph", "two lines", "apart", "labels"],
+)
+def test_a_paragraph_in_a_large_picture_of_a_scan_is_text(
+    engine: dict[str, Any], lines: int, pitch: int, text: str, *, is_text: bool
+) -> None:
+    """A page with a border is taken for one picture; three lines of prose below each other are no labels of it."""
+    regions, line_of = engine["regions"], engine["pages"].Line
+    picture = engine["blocks"].Cluster(
+        id=0, label=engine["blocks"].DocItemLabel.PICTURE, bbox=box(engine, (0, 100, 600, 700)), confidence=1.0
+    )
+    places = [(50, 200 + pitch * n, 300, 210 + pitch * n) for n in range(lines)]
+    read = [line_of(box=box(engine, place), picture=None, text=text) for place in places]
+    heading = line_of(box=box(engine, (50, 20, 300, 40)), picture=None, text="A heading outside")
+    left = regions.free_text_from_pictures([picture], [heading, *read], alone=True)
+    assert left == ([] if is_text else [picture])
+
+
+@pytest.mark.parametrize(
     ("text", "expected"), [("� ������� ���", True), ("�", False), ("� item", False), ("na�ve", False), ("", False)]
 )
 def test_a_line_of_replacement_characters_is_no_text(engine: dict[str, Any], text: str, *, expected: bool) -> None:
